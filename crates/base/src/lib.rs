@@ -1,0 +1,2 @@
+//! Small values every room shares.
+#![forbid(unsafe_code)]
