@@ -3,6 +3,16 @@
 //! Everything else about DNS data comes from the `domain` crate.
 #![forbid(unsafe_code)]
 
+pub mod code;
+pub mod cookie;
+pub mod edns;
 pub mod name;
+pub mod query;
+pub mod reply;
 
+pub use code::{ExtendedError, Rcode, class, opcode, rtype};
+pub use cookie::{CookieSecrets, Secret};
+pub use edns::{Edns, OptReply};
 pub use name::Name;
+pub use query::{DropReason, Flags, Query, QueryName, Verdict};
+pub use reply::{Block, Owner, Reply, Section};
