@@ -1,0 +1,411 @@
+//! A compiled zone: one block of octets that holds everything about it.
+//!
+//! An [`Image`] is made once by the compiler, never changed, and shared. It
+//! holds a hash table of the zone's names, each name's record sets rendered as
+//! the answer will carry them, which addresses go with which set, and the
+//! order of names that proofs of absence need. One allocation per zone keeps a
+//! million zones small, and a lookup within a few cache lines.
+//!
+//! Layout, all numbers little-endian, offsets from the start of the image:
+//!
+//! | part | content |
+//! |---|---|
+//! | header | [`HEADER_LEN`] octets, see the `AT_` constants |
+//! | origin | the zone's name, lowered, wire form |
+//! | table | `u64` slots: upper half a tag from the hash, lower half a node's offset, 0 = free |
+//! | nodes | `relative_len u8, flags u8, set_count u16, relative name, (type u16, offset u32)…`, then the node's sets |
+//! | sets | `records u16, len u16, sig_records u16, sig_len u16, fixups u16, additionals u16`, octets, signatures, fixups, additionals |
+//! | chain | NSEC: node offsets `u32` in canonical order; NSEC3: `hash [20], node u32` in order of the hash |
+//! | nsec3 | `iterations u16, salt_len u8, salt` |
+
+use std::sync::Arc;
+
+use wire::{Block, Name, rtype};
+
+pub(crate) const AT_RECORDS: usize = 0;
+pub(crate) const AT_SERIAL: usize = 4;
+pub(crate) const AT_NODES: usize = 8;
+pub(crate) const AT_SLOTS: usize = 12;
+pub(crate) const AT_TABLE: usize = 16;
+pub(crate) const AT_NEGATIVE_TTL: usize = 20;
+pub(crate) const AT_CHAIN: usize = 24;
+pub(crate) const AT_CHAIN_LEN: usize = 28;
+pub(crate) const AT_NSEC3: usize = 32;
+pub(crate) const AT_APEX: usize = 36;
+pub(crate) const AT_HASH: usize = 40;
+pub(crate) const AT_FLAGS: usize = 48;
+pub(crate) const AT_DEPTH: usize = 49;
+pub(crate) const AT_ORIGIN_LEN: usize = 50;
+pub(crate) const AT_ORIGIN_LABELS: usize = 51;
+pub(crate) const HEADER_LEN: usize = 52;
+
+pub(crate) const NODE_HEAD_LEN: usize = 4;
+pub(crate) const DIRECTORY_ENTRY_LEN: usize = 6;
+pub(crate) const SET_HEAD_LEN: usize = 12;
+pub(crate) const ADDITIONAL_LEN: usize = 8;
+pub(crate) const NSEC3_HASH_LEN: usize = 20;
+pub(crate) const NSEC3_ENTRY_LEN: usize = NSEC3_HASH_LEN + 4;
+
+/// The zone could not be loaded; it is answered with SERVFAIL.
+pub(crate) const ZONE_BROKEN: u8 = 1;
+/// Absence is proved with NSEC.
+pub(crate) const ZONE_NSEC: u8 = 2;
+/// Absence is proved with NSEC3.
+pub(crate) const ZONE_NSEC3: u8 = 4;
+
+/// A delegation starts here.
+pub(crate) const NODE_CUT: u8 = 1;
+/// A delegation starts somewhere above: this is glue, or not visible.
+pub(crate) const NODE_BELOW_CUT: u8 = 2;
+/// The name `*` exists directly below.
+pub(crate) const NODE_WILDCARD_BELOW: u8 = 4;
+/// Has a CNAME record.
+pub(crate) const NODE_ALIAS: u8 = 8;
+/// Has a DNAME record.
+pub(crate) const NODE_REDIRECT: u8 = 16;
+
+#[inline]
+pub(crate) fn u16_at(octets: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([octets[at], octets[at + 1]])
+}
+
+#[inline]
+pub(crate) fn u32_at(octets: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(octets[at..at + 4].try_into().expect("4 octets"))
+}
+
+#[inline]
+pub(crate) fn u64_at(octets: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(octets[at..at + 8].try_into().expect("8 octets"))
+}
+
+/// The slot of a table of `slots` that `hash` falls on.
+#[inline]
+pub(crate) fn slot_of(hash: u64, slots: usize) -> usize {
+    (((hash as u32) as u64 * slots as u64) >> 32) as usize
+}
+
+/// A compiled zone. Cloning shares it.
+#[derive(Clone)]
+pub struct Image(Arc<[u8]>);
+
+impl Image {
+    pub(crate) fn from_octets(octets: &[u8]) -> Self {
+        Image(Arc::from(octets))
+    }
+
+    /// A zone that is known but could not be loaded: every question about it
+    /// is answered with SERVFAIL.
+    pub fn broken(origin: Name<'_>, hasher: &crate::NameHasher) -> Self {
+        let lowered = origin.as_bytes().to_ascii_lowercase();
+        let name = Name::from_trusted(&lowered);
+        let mut octets = vec![0; HEADER_LEN];
+        octets[AT_FLAGS] = ZONE_BROKEN;
+        octets[AT_HASH..AT_HASH + 8].copy_from_slice(&hasher.name(name).to_le_bytes());
+        octets[AT_ORIGIN_LEN] = lowered.len() as u8;
+        octets[AT_ORIGIN_LABELS] = name.label_count() as u8;
+        octets.extend(&lowered);
+        Image::from_octets(&octets)
+    }
+
+    /// The zone's name, lowered.
+    #[inline]
+    pub fn origin(&self) -> Name<'_> {
+        Name::from_trusted(&self.0[HEADER_LEN..HEADER_LEN + self.0[AT_ORIGIN_LEN] as usize])
+    }
+
+    /// Number of labels of the zone's name.
+    pub fn origin_labels(&self) -> usize {
+        self.0[AT_ORIGIN_LABELS] as usize
+    }
+
+    /// Hash of the zone's name.
+    pub fn origin_hash(&self) -> u64 {
+        u64_at(&self.0, AT_HASH)
+    }
+
+    /// Octets of the zone's name.
+    #[inline]
+    pub fn origin_len(&self) -> usize {
+        self.0[AT_ORIGIN_LEN] as usize
+    }
+
+    /// Number of records.
+    pub fn records(&self) -> usize {
+        u32_at(&self.0, AT_RECORDS) as usize
+    }
+
+    /// The serial number of the SOA record.
+    pub fn serial(&self) -> u32 {
+        u32_at(&self.0, AT_SERIAL)
+    }
+
+    /// Number of names, the empty ones included.
+    pub fn names(&self) -> usize {
+        u32_at(&self.0, AT_NODES) as usize
+    }
+
+    /// Octets the zone takes in memory, without the allocator's own.
+    pub fn memory_len(&self) -> usize {
+        self.0.len() + 2 * size_of::<usize>()
+    }
+
+    /// True if the zone could not be loaded.
+    #[inline]
+    pub fn is_broken(&self) -> bool {
+        self.0[AT_FLAGS] & ZONE_BROKEN != 0
+    }
+
+    /// True if absence can be proved.
+    #[inline]
+    pub fn is_signed(&self) -> bool {
+        self.0[AT_FLAGS] & (ZONE_NSEC | ZONE_NSEC3) != 0
+    }
+
+    /// True if absence is proved with NSEC3.
+    pub(crate) fn is_nsec3(&self) -> bool {
+        self.0[AT_FLAGS] & ZONE_NSEC3 != 0
+    }
+
+    /// Labels of the deepest name, counted from the zone's own name.
+    #[inline]
+    pub(crate) fn depth(&self) -> usize {
+        self.0[AT_DEPTH] as usize
+    }
+
+    /// How long the absence of something may be remembered (RFC 2308, 5).
+    pub fn negative_ttl_secs(&self) -> u32 {
+        u32_at(&self.0, AT_NEGATIVE_TTL)
+    }
+
+    /// The zone's own name.
+    #[inline]
+    pub(crate) fn apex(&self) -> Node<'_> {
+        self.node(u32_at(&self.0, AT_APEX))
+    }
+
+    /// The node at an offset that the image itself holds.
+    #[inline]
+    pub(crate) fn node(&self, at: u32) -> Node<'_> {
+        Node { image: &self.0, at: at as usize }
+    }
+
+    /// The node of the name that hashes to `hash` and has the labels
+    /// `relative` before the zone's own name.
+    #[inline]
+    pub(crate) fn find(&self, hash: u64, relative: &[u8]) -> Option<Node<'_>> {
+        let slots = u32_at(&self.0, AT_SLOTS) as usize;
+        let table = u32_at(&self.0, AT_TABLE) as usize;
+        let mut slot = slot_of(hash, slots);
+        loop {
+            let entry = u64_at(&self.0, table + 8 * slot);
+            if entry == 0 {
+                return None;
+            }
+            if (entry >> 32) as u32 == (hash >> 32) as u32 {
+                let node = self.node(entry as u32);
+                if node.relative() == relative {
+                    return Some(node);
+                }
+            }
+            slot += 1;
+            if slot == slots {
+                slot = 0;
+            }
+        }
+    }
+
+    /// Number of entries of the chain that proves absence.
+    pub(crate) fn chain_len(&self) -> usize {
+        u32_at(&self.0, AT_CHAIN_LEN) as usize
+    }
+
+    /// The `index`th owner of an NSEC record in canonical order.
+    pub(crate) fn nsec(&self, index: usize) -> Node<'_> {
+        self.node(u32_at(&self.0, u32_at(&self.0, AT_CHAIN) as usize + 4 * index))
+    }
+
+    /// The `index`th NSEC3 record in order of its hash.
+    pub(crate) fn nsec3(&self, index: usize) -> (&[u8], Node<'_>) {
+        let at = u32_at(&self.0, AT_CHAIN) as usize + NSEC3_ENTRY_LEN * index;
+        let hash = &self.0[at..at + NSEC3_HASH_LEN];
+        (hash, self.node(u32_at(&self.0, at + NSEC3_HASH_LEN)))
+    }
+
+    /// Iterations and salt of the NSEC3 chain.
+    pub(crate) fn nsec3_parameters(&self) -> (u16, &[u8]) {
+        let at = u32_at(&self.0, AT_NSEC3) as usize;
+        let salt_len = self.0[at + 2] as usize;
+        (u16_at(&self.0, at), &self.0[at + 3..at + 3 + salt_len])
+    }
+
+    /// True if both share the same octets.
+    pub fn is_same(&self, other: &Image) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// True if both hold the same octets.
+    pub fn has_same_content(&self, other: &Image) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl std::fmt::Debug for Image {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Image({} serial {})", self.origin(), self.serial())
+    }
+}
+
+/// A name of a zone.
+#[derive(Clone, Copy)]
+pub(crate) struct Node<'z> {
+    image: &'z [u8],
+    at: usize,
+}
+
+impl<'z> Node<'z> {
+    /// The labels before the zone's own name.
+    #[inline]
+    pub fn relative(self) -> &'z [u8] {
+        let start = self.at + NODE_HEAD_LEN;
+        &self.image[start..start + self.image[self.at] as usize]
+    }
+
+    /// True if any of the `NODE_` bits is set.
+    #[inline]
+    pub fn has(self, flags: u8) -> bool {
+        self.image[self.at + 1] & flags != 0
+    }
+
+    /// Number of record sets; 0 for an empty non-terminal.
+    #[inline]
+    pub fn set_count(self) -> usize {
+        u16_at(self.image, self.at + 2) as usize
+    }
+
+    /// Offset in the image: what makes the node the same as another.
+    pub fn offset(self) -> usize {
+        self.at
+    }
+
+    /// The type and the set at `index`, in order of the types.
+    #[inline]
+    pub fn set_at(self, index: usize) -> (u16, Set<'z>) {
+        let directory = self.at + NODE_HEAD_LEN + self.image[self.at] as usize;
+        let at = directory + DIRECTORY_ENTRY_LEN * index;
+        (u16_at(self.image, at), Set { image: self.image, at: u32_at(self.image, at + 2) as usize })
+    }
+
+    /// The record set of a type.
+    #[inline]
+    pub fn set(self, rtype: u16) -> Option<Set<'z>> {
+        (0..self.set_count())
+            .map(|index| self.set_at(index))
+            .find(|set| set.0 == rtype)
+            .map(|s| s.1)
+    }
+
+    /// All sets in order of their types.
+    pub fn sets(self) -> impl Iterator<Item = (u16, Set<'z>)> {
+        (0..self.set_count()).map(move |index| self.set_at(index))
+    }
+
+    /// The addresses of the name.
+    pub fn addresses(self) -> impl Iterator<Item = Set<'z>> {
+        [rtype::A, rtype::AAAA].into_iter().filter_map(move |rtype| self.set(rtype))
+    }
+}
+
+/// A record set of a node.
+#[derive(Clone, Copy)]
+pub(crate) struct Set<'z> {
+    image: &'z [u8],
+    at: usize,
+}
+
+/// Why the addresses of a name go with a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub(crate) enum Why {
+    /// They save a question.
+    Useful = 0,
+    /// The name lies below the delegation itself: without its addresses the
+    /// delegation leads nowhere (RFC 9471, 3.1).
+    Glue = 1,
+    /// The name lies below another delegation of the zone (RFC 9471, 3.2).
+    SiblingGlue = 2,
+}
+
+/// A name whose addresses go with a set.
+#[derive(Clone, Copy)]
+pub(crate) struct Additional {
+    /// Where the name stands in the set's octets; 0: it is the set's owner.
+    pub target_at: usize,
+    /// Why it is there.
+    pub why: Why,
+    /// The node that holds the addresses.
+    pub node: u32,
+}
+
+impl<'z> Set<'z> {
+    #[inline]
+    fn head(self, at: usize) -> usize {
+        u16_at(self.image, self.at + at) as usize
+    }
+
+    /// The records; with their signatures if `signed`.
+    #[inline]
+    pub fn block(self, signed: bool) -> Block<'z> {
+        let (len, sig_len) = (self.head(2), self.head(6));
+        let octets = self.at + SET_HEAD_LEN;
+        let fixups = octets + len + sig_len;
+        let end = octets + len + if signed { sig_len } else { 0 };
+        Block {
+            records: (self.head(0) + if signed { self.head(4) } else { 0 }) as u16,
+            octets: &self.image[octets..end],
+            fixups: &self.image[fixups..fixups + 2 * self.head(8)],
+        }
+    }
+
+    /// Only the signatures; `None` if there are none.
+    pub fn signatures(self) -> Option<Block<'z>> {
+        let (len, sig_len) = (self.head(2), self.head(6));
+        let octets = self.at + SET_HEAD_LEN + len;
+        (sig_len > 0).then(|| Block {
+            records: self.head(4) as u16,
+            octets: &self.image[octets..octets + sig_len],
+            fixups: &[],
+        })
+    }
+
+    /// The names whose addresses go with the set.
+    #[inline]
+    pub fn additionals(self) -> impl Iterator<Item = Additional> + use<'z> {
+        let count = self.head(10);
+        let start = self.at + SET_HEAD_LEN + self.head(2) + self.head(6) + 2 * self.head(8);
+        let image = self.image;
+        (0..count).map(move |index| {
+            let at = start + ADDITIONAL_LEN * index;
+            Additional {
+                target_at: u16_at(image, at) as usize,
+                why: match u16_at(image, at + 2) {
+                    1 => Why::Glue,
+                    2 => Why::SiblingGlue,
+                    _ => Why::Useful,
+                },
+                node: u32_at(image, at + 4),
+            }
+        })
+    }
+
+    /// True if both are the same set of the same zone.
+    pub fn is_same(self, other: Set<'_>) -> bool {
+        self.at == other.at && std::ptr::eq(self.image, other.image)
+    }
+
+    /// Time to live of the records.
+    pub fn ttl_secs(self) -> u32 {
+        let at = self.at + SET_HEAD_LEN + 6;
+        u32::from_be_bytes(self.image[at..at + 4].try_into().expect("4 octets"))
+    }
+}
