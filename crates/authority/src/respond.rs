@@ -95,6 +95,37 @@ pub struct Scratch {
     pub query: Query,
     hashes: SuffixHashes,
     alias: QueryName,
+    target: Target,
+}
+
+/// The name that an alias leads to, in wire form.
+#[derive(Clone, Debug)]
+struct Target {
+    octets: [u8; NAME_LEN_MAX],
+    len: usize,
+}
+
+impl Default for Target {
+    fn default() -> Self {
+        Target { octets: [0; NAME_LEN_MAX], len: 0 }
+    }
+}
+
+impl Target {
+    /// Puts the parts of a name together; false if they are too long for one.
+    fn set(&mut self, parts: [&[u8]; 2]) -> bool {
+        self.len = parts[0].len() + parts[1].len();
+        if self.len > NAME_LEN_MAX {
+            return false;
+        }
+        self.octets[..parts[0].len()].copy_from_slice(parts[0]);
+        self.octets[parts[0].len()..self.len].copy_from_slice(parts[1]);
+        true
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        &self.octets[..self.len]
+    }
 }
 
 /// Reads `request` and writes its answer into `out`, which has room for the
@@ -126,7 +157,7 @@ pub fn answer(
     if let Verdict::Drop(reason) = verdict {
         return Outcome { result: Err(reason), zone: 0, len: 0, truncated: false };
     }
-    let Scratch { query, hashes, alias } = scratch;
+    let Scratch { query, hashes, alias, target } = scratch;
     let settings = context.settings;
     let cookie = match (&query.edns, &settings.cookies) {
         (Some(edns), Some(secrets)) => {
@@ -141,6 +172,7 @@ pub fn answer(
         context,
         query,
         hashes,
+        target,
         reply: Reply::start(out, request, query, room),
         rcode: Rcode::NoError,
         authoritative: false,
@@ -204,6 +236,7 @@ struct Answer<'a, 'b> {
     context: &'a Context<'a>,
     query: &'a Query,
     hashes: &'a mut SuffixHashes,
+    target: &'a mut Target,
     reply: Reply<'b>,
     rcode: Rcode,
     authoritative: bool,
@@ -270,22 +303,22 @@ impl<'a> Answer<'a, '_> {
         match self.step(query.name(), place) {
             Step::Done => {}
             Step::NotOurs => self.refuse(Rcode::Refused, Some(ExtendedError::NOT_AUTHORITATIVE)),
-            Step::Follow { target, place } => self.follow(target, place, alias),
+            Step::Follow { place } => self.follow(place, alias),
         }
         self.put_pending();
     }
 
     /// Follows a chain of aliases through the zones of this server.
     #[cold]
-    fn follow(&mut self, mut target: Target<'a>, mut place: Place, alias: &mut QueryName) {
+    fn follow(&mut self, mut place: Place, alias: &mut QueryName) {
         let mut seen = [0; CHAIN_LEN_MAX + 1];
         seen[0] = self.hashes.get(0);
         for link in 1..=CHAIN_LEN_MAX {
-            target.load(alias);
+            alias.set(Name::from_trusted(self.target.as_bytes()));
             match self.step_alias(alias, place, &seen[..link]) {
-                Step::Follow { target: next, place: next_place } => {
+                Step::Follow { place: next } => {
                     seen[link] = self.hashes.get(0);
-                    (target, place) = (next, next_place);
+                    place = next;
                 }
                 // The rest of the chain is somebody else's.
                 Step::NotOurs | Step::Done => return,
@@ -298,7 +331,7 @@ impl<'a> Answer<'a, '_> {
     }
 
     /// One link of a chain; ends it when it meets itself.
-    fn step_alias(&mut self, name: &QueryName, place: Place, seen: &[u64]) -> Step<'a> {
+    fn step_alias(&mut self, name: &QueryName, place: Place, seen: &[u64]) -> Step {
         self.context.hasher.suffixes(name, self.hashes);
         if seen.contains(&self.hashes.get(0)) || self.reply.is_truncated() {
             return Step::Done;
@@ -308,14 +341,14 @@ impl<'a> Answer<'a, '_> {
 
     /// The first look: the name of the question.
     #[inline]
-    fn step(&mut self, name: &QueryName, place: Place) -> Step<'a> {
+    fn step(&mut self, name: &QueryName, place: Place) -> Step {
         self.context.hasher.suffixes(name, self.hashes);
         self.look(name, place)
     }
 
     /// Finds the zone of `name`, and in it what the question asks for.
     #[inline]
-    fn look(&mut self, name: &QueryName, place: Place) -> Step<'a> {
+    fn look(&mut self, name: &QueryName, place: Place) -> Step {
         let Some((image, apex)) = self.find_zone(name) else { return Step::NotOurs };
         if self.zone == 0 {
             self.zone = image.origin_hash();
@@ -412,13 +445,7 @@ impl<'a> Answer<'a, '_> {
         }
     }
 
-    fn put_alias(
-        &mut self,
-        name: &QueryName,
-        found: &Found<'a>,
-        set: Set<'a>,
-        from: From,
-    ) -> Step<'a> {
+    fn put_alias(&mut self, name: &QueryName, found: &Found<'a>, set: Set<'a>, from: From) -> Step {
         self.authoritative = true;
         let Some(start) = self.put_set(name, found, set, from) else { return Step::Done };
         let block = set.block(false);
@@ -433,11 +460,8 @@ impl<'a> Answer<'a, '_> {
             _ => (data.len(), &[][..]),
         };
         let tail_at = found.apex_at + (found.image.origin_len() - tail.len());
-        let at = start + 2 + RECORD_HEAD_LEN;
-        Step::Follow {
-            target: Target { labels: &data[..inline], tail, prefix: Prefix::default() },
-            place: Place { at, inline, tail_at },
-        }
+        self.target.set([&data[..inline], tail]);
+        Step::Follow { place: Place { at: start + 2 + RECORD_HEAD_LEN, inline, tail_at } }
     }
 
     /// The name lies below a DNAME: that record, and a CNAME made from it
@@ -449,7 +473,7 @@ impl<'a> Answer<'a, '_> {
         found: &Found<'a>,
         set: Set<'a>,
         label: usize,
-    ) -> Step<'a> {
+    ) -> Step {
         self.authoritative = true;
         let signed = self.query.wants_dnssec();
         let skip = name.label_start(label);
@@ -464,32 +488,23 @@ impl<'a> Answer<'a, '_> {
         }
         let data = set.block(false).octets;
         let to = &data[2 + RECORD_HEAD_LEN..];
-        let mut prefix = Prefix::default();
-        if !prefix.set(&name.as_bytes()[..skip], to.len()) {
+        if !self.target.set([&name.as_bytes()[..skip], to]) {
             // RFC 6672, 2.2: the new name would be too long.
             self.rcode = Rcode::YxDomain;
             return Step::Done;
         }
-        let mut target = [0; NAME_LEN_MAX];
-        let len = skip + to.len();
-        target[..skip].copy_from_slice(prefix.labels());
-        target[skip..len].copy_from_slice(to);
-        let owner_at = found.place.of(0);
         let made = self.reply.put_record(
-            owner_at,
+            found.place.of(0),
             rtype::CNAME,
             class::IN,
             set.ttl_secs(),
-            &target[..len],
+            self.target.as_bytes(),
         );
         let Some(at) = made else {
             self.reply.truncate();
             return Step::Done;
         };
-        Step::Follow {
-            target: Target { labels: to, tail: &[], prefix },
-            place: Place { at, inline: len, tail_at: 0 },
-        }
+        Step::Follow { place: Place { at, inline: self.target.len, tail_at: 0 } }
     }
 
     /// The name exists without records of the type (RFC 2308, 2.2).
@@ -635,7 +650,7 @@ impl<'a> Answer<'a, '_> {
     }
 
     fn trail(&mut self) -> &mut Trail<'a> {
-        self.trail.get_or_insert_with(|| Trail {
+        self.trail.get_or_insert(Trail {
             proofs: [None; PROOFS_MAX],
             redirects: [None; CHAIN_LEN_MAX + 1],
         })
@@ -714,59 +729,12 @@ impl<'z> Trail<'z> {
 }
 
 /// What comes after a look at a name.
-enum Step<'z> {
+enum Step {
     /// The answer is complete.
     Done,
     /// No zone here holds the name.
     NotOurs,
-    /// The name is another name for this one, which stands at `place`.
-    Follow { target: Target<'z>, place: Place },
-}
-
-/// The name that an alias leads to, in parts.
-struct Target<'z> {
-    prefix: Prefix,
-    labels: &'z [u8],
-    tail: &'z [u8],
-}
-
-/// Labels of the question that a DNAME keeps.
-struct Prefix {
-    octets: [u8; NAME_LEN_MAX],
-    len: usize,
-}
-
-impl Default for Prefix {
-    fn default() -> Self {
-        Prefix { octets: [0; NAME_LEN_MAX], len: 0 }
-    }
-}
-
-impl Prefix {
-    /// Keeps `labels`; false if they are too long before `rest` octets.
-    fn set(&mut self, labels: &[u8], rest: usize) -> bool {
-        self.len = labels.len();
-        if self.len + rest > NAME_LEN_MAX {
-            return false;
-        }
-        self.octets[..self.len].copy_from_slice(labels);
-        true
-    }
-
-    fn labels(&self) -> &[u8] {
-        &self.octets[..self.len]
-    }
-}
-
-impl Target<'_> {
-    /// Puts the parts together in `name`.
-    fn load(&self, name: &mut QueryName) {
-        let mut octets = [0; NAME_LEN_MAX];
-        let mut len = 0;
-        for part in [self.prefix.labels(), self.labels, self.tail] {
-            octets[len..len + part.len()].copy_from_slice(part);
-            len += part.len();
-        }
-        name.set(Name::from_trusted(&octets[..len]));
-    }
+    /// The name leads to another one, which is in `Answer::target` and stands
+    /// at `place`.
+    Follow { place: Place },
 }

@@ -1,2 +1,16 @@
-//! Small values every room shares.
+//! Small values that every room shares: generations that only go forward, and
+//! counters whose size is bounded whatever is counted.
+//!
+//! Counters here have one writer each: a thread owns its counters and writes
+//! them without locked instructions, any other thread may read them.
 #![forbid(unsafe_code)]
+
+mod counter;
+mod generation;
+mod histogram;
+mod top;
+
+pub use counter::Counter;
+pub use generation::Generation;
+pub use histogram::Histogram;
+pub use top::Top;

@@ -174,6 +174,53 @@ impl<'a> Iterator for Labels<'a> {
     }
 }
 
+/// Reads a name in presentation form, with RFC 1035 escapes; a final dot may
+/// be left out. For people's input, not for the query path: it allocates.
+pub fn from_text(text: &str) -> Result<Vec<u8>, NameError> {
+    let mut wire = Vec::with_capacity(text.len() + 2);
+    let mut octets = text.bytes().peekable();
+    if text == "." {
+        return Ok(vec![0]);
+    }
+    while octets.peek().is_some() {
+        let len_at = wire.len();
+        wire.push(0);
+        loop {
+            match octets.next() {
+                None | Some(b'.') => break,
+                Some(b'\\') => wire.push(escaped(&mut octets)?),
+                Some(octet) => wire.push(octet),
+            }
+        }
+        let len = wire.len() - len_at - 1;
+        if len == 0 || len > LABEL_LEN_MAX {
+            return Err(NameError::BadLabel);
+        }
+        wire[len_at] = len as u8;
+    }
+    wire.push(0);
+    if wire.len() > NAME_LEN_MAX {
+        return Err(NameError::Long);
+    }
+    Ok(wire)
+}
+
+/// The octet behind a backslash: three decimal digits, or itself.
+fn escaped(octets: &mut impl Iterator<Item = u8>) -> Result<u8, NameError> {
+    let digit = |octet: Option<u8>| match octet {
+        Some(digit @ b'0'..=b'9') => Ok(u16::from(digit - b'0')),
+        _ => Err(NameError::BadLabel),
+    };
+    match octets.next().ok_or(NameError::Short)? {
+        first @ b'0'..=b'9' => {
+            let value =
+                100 * u16::from(first - b'0') + 10 * digit(octets.next())? + digit(octets.next())?;
+            u8::try_from(value).map_err(|_| NameError::BadLabel)
+        }
+        other => Ok(other),
+    }
+}
+
 /// Presentation form with RFC 1035 escapes, always with the final dot.
 impl fmt::Display for Name<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -206,7 +253,7 @@ impl fmt::Display for NameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             NameError::Short => "the name has no end",
-            NameError::BadLabel => "a label has at most 63 octets",
+            NameError::BadLabel => "a label has 1 to 63 octets",
             NameError::Long => "a name has at most 255 octets",
         })
     }
@@ -262,5 +309,16 @@ mod tests {
     fn presentation_escapes_what_a_zone_file_would_misread() {
         assert_eq!(name(b"\x04a.b\x01\x03c;d\0").to_string(), "a\\.b\\001.c\\;d.");
         assert_eq!(Name::ROOT.to_string(), ".");
+    }
+
+    #[test]
+    fn text_reads_back_as_it_is_shown() {
+        for wire in [&b"\x04a.b\x01\x03c;d\0"[..], b"\0", b"\x03WWW\x07example\0", b"\x01\xff\0"] {
+            assert_eq!(from_text(&name(wire).to_string()).as_deref(), Ok(wire));
+        }
+        assert_eq!(from_text("www.example").as_deref(), Ok(&b"\x03www\x07example\0"[..]));
+        for bad in ["a..b", "", "\\", "\\25", "\\999", &"x".repeat(64), &"x.".repeat(128)] {
+            assert!(from_text(bad).is_err() || bad.is_empty(), "{bad}");
+        }
     }
 }

@@ -83,11 +83,14 @@ pub enum DropReason {
     IsAnswer,
     /// The sender's port is 0: nobody can receive there.
     NoPort,
+    /// Longer than any question: not even read whole.
+    Long,
 }
 
 impl DropReason {
     /// Every reason, for counters.
-    pub const ALL: [DropReason; 3] = [DropReason::Short, DropReason::IsAnswer, DropReason::NoPort];
+    pub const ALL: [DropReason; 4] =
+        [DropReason::Short, DropReason::IsAnswer, DropReason::NoPort, DropReason::Long];
 
     /// The name used in metrics.
     pub fn name(self) -> &'static str {
@@ -95,6 +98,7 @@ impl DropReason {
             DropReason::Short => "short",
             DropReason::IsAnswer => "is_answer",
             DropReason::NoPort => "no_port",
+            DropReason::Long => "long",
         }
     }
 }

@@ -320,8 +320,7 @@ impl Tree {
     /// that is not there yet.
     fn open_path(&mut self, name: (u32, u8), key: (u32, u16)) {
         let relative_len = |node: &TreeNode| node.name.1 as usize;
-        loop {
-            let Some(&top) = self.path.last() else { break };
+        while let Some(&top) = self.path.last() {
             let len = relative_len(&self.nodes[top as usize]);
             let own = cut(&self.names, name.0, name.1 as usize);
             let above = self.relative(&self.nodes[top as usize]);

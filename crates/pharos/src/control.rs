@@ -1,0 +1,138 @@
+//! The command line's side of the control socket.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use authority::{Image, Problems, Severity};
+use serde_json::{Value, json};
+
+use crate::config::default_control;
+
+/// How to reach a running server, and how to show what it says.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Socket {
+    /// The server's control socket
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// Print the answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Socket {
+    pub fn get(&self, path: &str) -> Result<Value, String> {
+        self.ask("GET", path, "")
+    }
+
+    pub fn post(&self, path: &str, body: &str) -> Result<Value, String> {
+        self.ask("POST", path, body)
+    }
+
+    /// One request, one answer, over a connection of its own.
+    fn ask(&self, method: &str, path: &str, body: &str) -> Result<Value, String> {
+        let socket = self.control.clone().unwrap_or_else(default_control);
+        let failed = |error: std::io::Error| {
+            format!(
+                "no server answers at the control socket {}: {error}; is `pharos serve` running, \
+                 and was it given another --control?",
+                socket.display()
+            )
+        };
+        let mut stream = UnixStream::connect(&socket).map_err(failed)?;
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nhost: pharos\r\nconnection: close\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(request.as_bytes()).map_err(failed)?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).map_err(failed)?;
+        let (head, body) = answer.split_once("\r\n\r\n").ok_or("the server's answer has no end")?;
+        let value: Value = serde_json::from_str(body)
+            .map_err(|_| format!("the server did not understand: {}", body.trim()))?;
+        if head.starts_with("HTTP/1.1 200") {
+            return Ok(value);
+        }
+        Err(value["error"].as_str().unwrap_or(body).to_owned())
+    }
+
+    /// Prints `value`, for machines or for people.
+    pub fn print(&self, value: &Value, show: fn(&Value)) {
+        match self.json {
+            true => println!("{value}"),
+            false => show(value),
+        }
+    }
+}
+
+pub fn show_report(report: &Value) {
+    for problem in report["problems"].as_array().into_iter().flatten() {
+        println!("{}", problem.as_str().unwrap_or_default());
+    }
+    println!(
+        "{} of {} files read, {} zones updated, {} removed, {} bad ({} of them served with their \
+         last good data), {} ms; serving {} zones, {} records",
+        report["read"],
+        report["files"],
+        report["updated"],
+        report["removed"],
+        report["bad"],
+        report["kept"],
+        report["millis"],
+        report["zones"],
+        report["records"]
+    );
+}
+
+pub fn show_zones(page: &Value) {
+    for zone in page["zones"].as_array().into_iter().flatten() {
+        show_zone(zone);
+    }
+    match page["next_after"].as_str() {
+        Some(next) => println!("… of {} zones; go on with --after {next}", page["total"]),
+        None => println!("{} zones in all", page["total"]),
+    }
+}
+
+pub fn show_zone(zone: &Value) {
+    println!(
+        "{:<40} {:<7} serial {:<10} {:>8} records {:>8} names{}",
+        zone["name"].as_str().unwrap_or_default(),
+        zone["status"].as_str().unwrap_or_default(),
+        zone["serial"],
+        zone["records"],
+        zone["names"],
+        if zone["signed"] == true { "  signed" } else { "" }
+    );
+}
+
+/// What `pharos zone check --json` prints of a file.
+pub fn check_as_json(file: &Path, image: Option<&Image>, problems: &Problems) -> Value {
+    let list: Vec<Value> = problems
+        .sorted()
+        .iter()
+        .map(|problem| {
+            json!({
+                "file": problems.files.get(problem.at.file as usize),
+                "line": problem.at.line,
+                "column": problem.at.column,
+                "severity": match problem.severity {
+                    Severity::Error => "error",
+                    Severity::Warning => "warning",
+                },
+                "what": problem.what,
+                "accepted": problem.accepted,
+            })
+        })
+        .collect();
+    json!({
+        "file": file,
+        "good": image.is_some(),
+        "zone": image.map(|image| image.origin().to_string()),
+        "serial": image.map(Image::serial),
+        "records": image.map(Image::records),
+        "problems": list,
+        "problems_not_listed": problems.dropped(),
+    })
+}

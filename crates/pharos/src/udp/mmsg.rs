@@ -1,0 +1,256 @@
+//! Batches of datagrams: recvmmsg(2) and sendmmsg(2) over buffers that are
+//! made once. The only unsafe code of the server.
+//!
+//! A [`Batch`] owns its buffers and the C structures that point into them.
+//! The structures are filled anew before every call from the buffers' current
+//! addresses, so the batch can be moved freely between calls.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+/// Octets of ancillary data: room for one in6_pktinfo.
+const CONTROL_LEN: usize = 64;
+
+/// Buffers for one batch of questions and their answers.
+pub struct Batch {
+    len_max: usize,
+    receive_len: usize,
+    send_len: usize,
+    received: Vec<u8>,
+    sent: Vec<u8>,
+    names: Vec<libc::sockaddr_storage>,
+    controls: Vec<[u64; CONTROL_LEN / 8]>,
+    vectors: Vec<libc::iovec>,
+    headers: Vec<libc::mmsghdr>,
+    /// Octets to send for each message; 0 sends nothing.
+    answers: Vec<usize>,
+    count: usize,
+}
+
+// SAFETY: the raw pointers inside `vectors` and `headers` are only followed by
+// the system calls below, which set them from the owned buffers first.
+unsafe impl Send for Batch {}
+
+impl Batch {
+    /// A batch of `len_max` messages of at most `receive_len` octets, with
+    /// answers of at most `send_len`.
+    pub fn new(len_max: usize, receive_len: usize, send_len: usize) -> Self {
+        // SAFETY: these are plain C structures for which all zeroes is valid.
+        let (name, header) = unsafe {
+            (std::mem::zeroed::<libc::sockaddr_storage>(), std::mem::zeroed::<libc::mmsghdr>())
+        };
+        Batch {
+            len_max,
+            receive_len,
+            send_len,
+            received: vec![0; len_max * receive_len],
+            sent: vec![0; len_max * send_len],
+            names: vec![name; len_max],
+            controls: vec![[0; CONTROL_LEN / 8]; len_max],
+            vectors: vec![libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; len_max],
+            headers: vec![header; len_max],
+            answers: vec![0; len_max],
+            count: 0,
+        }
+    }
+
+    /// Receives what is there, at least one message if `wait`; returns how
+    /// many. With `with_destination` the address each was sent to is kept, and
+    /// its answer leaves from there.
+    pub fn receive(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        wait: bool,
+        with_destination: bool,
+    ) -> io::Result<usize> {
+        self.count = 0;
+        for index in 0..self.len_max {
+            self.vectors[index] = libc::iovec {
+                iov_base: self.received[index * self.receive_len..].as_mut_ptr().cast(),
+                iov_len: self.receive_len,
+            };
+            let header = &mut self.headers[index].msg_hdr;
+            header.msg_name = (&raw mut self.names[index]).cast();
+            header.msg_namelen = size_of::<libc::sockaddr_storage>() as u32;
+            header.msg_iov = &raw mut self.vectors[index];
+            header.msg_iovlen = 1;
+            (header.msg_control, header.msg_controllen) = match with_destination {
+                true => (self.controls[index].as_mut_ptr().cast(), CONTROL_LEN as _),
+                false => (std::ptr::null_mut(), 0),
+            };
+            header.msg_flags = 0;
+        }
+        let flags = if wait { libc::MSG_WAITFORONE } else { libc::MSG_DONTWAIT };
+        // SAFETY: every header points to buffers of this batch that live and
+        // stay in place during the call, with their true lengths.
+        let count = unsafe {
+            libc::recvmmsg(
+                socket.as_raw_fd(),
+                self.headers.as_mut_ptr(),
+                self.len_max as u32,
+                flags,
+                std::ptr::null_mut(),
+            )
+        };
+        if count < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        self.count = count as usize;
+        Ok(self.count)
+    }
+
+    /// The `index`th question, where it came from, and room for its answer.
+    /// `None`: it was cut off, or its sender has an address of no known kind.
+    #[inline]
+    pub fn message(&mut self, index: usize) -> Option<(&[u8], SocketAddr, &mut [u8])> {
+        let header = &self.headers[index];
+        if header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
+            return None;
+        }
+        let from = read_address(&self.names[index])?;
+        let start = index * self.receive_len;
+        let len = (header.msg_len as usize).min(self.receive_len);
+        let out = index * self.send_len;
+        Some((&self.received[start..start + len], from, &mut self.sent[out..out + self.send_len]))
+    }
+
+    /// Says how many octets of the `index`th answer to send; 0 for none.
+    #[inline]
+    pub fn set_answer(&mut self, index: usize, len: usize) {
+        self.answers[index] = len.min(self.send_len);
+    }
+
+    /// Sends the answers; returns how many the system did not take.
+    pub fn send(&mut self, socket: BorrowedFd<'_>) -> usize {
+        // Move the headers of messages with an answer to the front; `names`
+        // and `controls` are only pointed at and stay where they are.
+        let mut ready = 0;
+        for index in 0..self.count {
+            let len = self.answers[index];
+            if len == 0 {
+                continue;
+            }
+            self.vectors[index] = libc::iovec {
+                iov_base: self.sent[index * self.send_len..].as_mut_ptr().cast(),
+                iov_len: len,
+            };
+            if self.headers[index].msg_hdr.msg_controllen > 0 {
+                forget_interface(&mut self.controls[index]);
+            }
+            self.headers[ready] = self.headers[index];
+            ready += 1;
+        }
+        let mut at = 0;
+        let mut failed = 0;
+        while at < ready {
+            // SAFETY: the headers at..ready were filled by the last receive
+            // and point to buffers of this batch that are still in place.
+            let sent = unsafe {
+                libc::sendmmsg(
+                    socket.as_raw_fd(),
+                    self.headers[at..].as_mut_ptr(),
+                    (ready - at) as u32,
+                    0,
+                )
+            };
+            if sent > 0 {
+                at += sent as usize;
+            } else if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+                // One asker that cannot be reached must not stop the others.
+                at += 1;
+                failed += 1;
+            }
+        }
+        failed
+    }
+}
+
+impl std::fmt::Debug for Batch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Batch").field("len_max", &self.len_max).finish_non_exhaustive()
+    }
+}
+
+/// The ancillary data of a question says to which address and interface it
+/// came; sent back, it says where the answer leaves from. The address must
+/// stay, the interface is for the routing table to choose: sets it to "any".
+fn forget_interface(control: &mut [u64; CONTROL_LEN / 8]) {
+    // A header of two words: its length; level and type. Then an in_pktinfo,
+    // which starts with the interface, or an in6_pktinfo, which ends with it.
+    const LOWER: u64 = 0xffff_ffff;
+    match (control[1] & LOWER) as i32 {
+        libc::IPPROTO_IP => control[2] &= !LOWER,
+        libc::IPPROTO_IPV6 => control[4] &= !LOWER,
+        _ => {}
+    }
+}
+
+#[inline]
+fn read_address(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
+    match i32::from(storage.ss_family) {
+        libc::AF_INET => {
+            // SAFETY: the kernel says by the family that it wrote a
+            // sockaddr_in, and the storage is large and aligned enough.
+            let v4 = unsafe { &*(&raw const *storage).cast::<libc::sockaddr_in>() };
+            let ip = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
+            Some(SocketAddr::new(IpAddr::V4(ip), u16::from_be(v4.sin_port)))
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above, for sockaddr_in6.
+            let v6 = unsafe { &*(&raw const *storage).cast::<libc::sockaddr_in6>() };
+            let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
+            Some(SocketAddr::new(IpAddr::V6(ip), u16::from_be(v6.sin6_port)))
+        }
+        _ => None,
+    }
+}
+
+/// Sets an integer option of a socket that no crate knows by name.
+pub fn set_int(socket: &impl AsRawFd, level: i32, option: i32, value: i32) -> io::Result<()> {
+    // SAFETY: the value lives during the call and its true size is given.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            (&raw const value).cast(),
+            size_of::<i32>() as u32,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Waits for several sockets at once.
+pub struct Waiter(Vec<libc::pollfd>);
+
+impl Waiter {
+    /// A waiter for `sockets`, in their order.
+    pub fn new(sockets: &[impl AsRawFd]) -> Self {
+        let wait = |socket: &_| libc::pollfd {
+            fd: AsRawFd::as_raw_fd(socket),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        Waiter(sockets.iter().map(wait).collect())
+    }
+
+    /// Waits until at least one socket has something to receive, or until
+    /// `timeout` has passed.
+    pub fn wait(&mut self, timeout: Duration) {
+        // SAFETY: the list lives during the call and its true length is given.
+        let count = unsafe {
+            libc::poll(self.0.as_mut_ptr(), self.0.len() as _, timeout.as_millis() as i32)
+        };
+        if count <= 0 {
+            self.0.iter_mut().for_each(|wait| wait.revents = 0);
+        }
+    }
+
+    /// True if the last wait found something at the `index`th socket.
+    pub fn is_ready(&self, index: usize) -> bool {
+        self.0[index].revents & libc::POLLIN != 0
+    }
+}

@@ -1,0 +1,194 @@
+//! Questions in datagrams: one thread per core, each with its own socket for
+//! every address, fed by the kernel's SO_REUSEPORT.
+//!
+//! A thread receives a batch, answers it from the snapshot that is current,
+//! sends the batch, and starts over. Between the two system calls nothing
+//! allocates, locks, logs or waits.
+
+mod mmsg;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use authority::respond::{self, Context, Scratch, Transport};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::counters::Counters;
+use crate::publish::{Publisher, View};
+use mmsg::{Batch, Waiter, set_int};
+
+/// Messages that one system call brings or takes.
+const BATCH_LEN: usize = 64;
+/// Questions longer than this are cut off by the kernel and not answered: a
+/// question with every EDNS option in use is a tenth of it.
+const QUESTION_LEN_MAX: usize = 4096;
+/// What the kernel may hold for a thread while it is busy.
+const RECEIVE_BUFFER_LEN: usize = 4 << 20;
+/// How often an idle thread looks for a stop or a newer snapshot.
+const IDLE: Duration = Duration::from_millis(500);
+
+/// One thread's socket for one address.
+#[derive(Debug)]
+pub struct Listener {
+    socket: UdpSocket,
+    /// The socket takes datagrams for any address of the host, so each answer
+    /// must be told which one to leave from.
+    with_destination: bool,
+}
+
+impl Listener {
+    /// Binds `address`. Other listeners may bind it too and share its load.
+    pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+        socket.set_reuse_port(true)?;
+        if address.is_ipv6() {
+            socket.set_only_v6(true)?;
+        }
+        // Best effort: the system may allow less.
+        let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER_LEN);
+        let _ = socket.set_send_buffer_size(RECEIVE_BUFFER_LEN);
+        socket.set_read_timeout(Some(IDLE))?;
+        let with_destination = address.ip().is_unspecified();
+        if with_destination {
+            match address.ip() {
+                IpAddr::V4(_) => set_int(&socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?,
+                IpAddr::V6(_) => {
+                    set_int(&socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
+                }
+            }
+        }
+        // Forged "packet too big" messages must not make us send fragments,
+        // which an attacker could complete (RFC 9715, 3.1). Best effort.
+        let _ = match address.ip() {
+            IpAddr::V4(_) => {
+                set_int(&socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_OMIT)
+            }
+            IpAddr::V6(_) => set_int(
+                &socket,
+                libc::IPPROTO_IPV6,
+                libc::IPV6_MTU_DISCOVER,
+                libc::IPV6_PMTUDISC_OMIT,
+            ),
+        };
+        socket.bind(&address.into())?;
+        Ok(Listener { socket: socket.into(), with_destination })
+    }
+}
+
+/// Says whether nobody else answers at `address`. SO_REUSEPORT would let a
+/// second server of the same user take half of the questions unnoticed.
+pub fn check_free(address: SocketAddr) -> io::Result<()> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.bind(&address.into())
+}
+
+/// An answering thread.
+#[derive(Debug)]
+pub struct Worker {
+    pub listeners: Vec<Listener>,
+    pub publisher: Arc<Publisher>,
+    pub counters: Arc<Counters>,
+    pub stop: Arc<AtomicBool>,
+}
+
+impl Worker {
+    /// Answers until told to stop.
+    pub fn run(self) {
+        let mut view = self.publisher.view();
+        let hasher = *self.publisher.hasher();
+        let payload = view.load().settings.udp_payload as usize;
+        let mut desk = Desk {
+            batch: Batch::new(BATCH_LEN, QUESTION_LEN_MAX, payload.max(512)),
+            scratch: Scratch::default(),
+            hasher,
+            counters: self.counters.clone(),
+        };
+        let mut waiter = Waiter::new(&self.listeners);
+        while !self.stop.load(Ordering::Relaxed) {
+            if let [listener] = &self.listeners[..] {
+                desk.serve(listener, true, &mut view);
+            } else {
+                waiter.wait(IDLE);
+                for (index, listener) in self.listeners.iter().enumerate() {
+                    if waiter.is_ready(index) {
+                        desk.serve(listener, false, &mut view);
+                    }
+                }
+            }
+            // Also when nothing came: an idle thread must not keep an old
+            // snapshot in memory.
+            view.load();
+        }
+    }
+}
+
+impl AsRawFd for Listener {
+    fn as_raw_fd(&self) -> std::os::fd::RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+/// What a thread works with.
+struct Desk {
+    batch: Batch,
+    scratch: Scratch,
+    hasher: authority::NameHasher,
+    counters: Arc<Counters>,
+}
+
+impl Desk {
+    /// Receives, answers and sends one batch.
+    fn serve(&mut self, listener: &Listener, wait: bool, view: &mut View) {
+        let socket = listener.socket.as_fd();
+        let count = match self.batch.receive(socket, wait, listener.with_destination) {
+            Ok(count) => count,
+            // Timed out, interrupted, or an error left over from an earlier
+            // send to somebody unreachable: there is always a next batch.
+            Err(_) => return,
+        };
+        let arrived = Instant::now();
+        let snapshot = view.load();
+        let hasher = self.hasher;
+        let context = Context {
+            catalog: &snapshot.catalog,
+            hasher: &hasher,
+            settings: &snapshot.settings,
+            now_secs: unix_secs(),
+        };
+        for index in 0..count {
+            let len = self.answer(&context, index);
+            self.batch.set_answer(index, len);
+        }
+        let failed = self.batch.send(socket);
+        self.counters.send_errors.add(failed as u64);
+        self.counters.latency_us.observe(arrived.elapsed().as_micros() as u64, count as u64);
+    }
+
+    /// Answers the `index`th question; returns the answer's length.
+    #[inline]
+    fn answer(&mut self, context: &Context<'_>, index: usize) -> usize {
+        let Some((request, from, out)) = self.batch.message(index) else {
+            self.counters.drops[wire::DropReason::Long as usize].add(1);
+            return 0;
+        };
+        if from.port() == 0 {
+            self.counters.drops[wire::DropReason::NoPort as usize].add(1);
+            return 0;
+        }
+        let outcome =
+            respond::respond(context, &mut self.scratch, request, from.ip(), Transport::Udp, out);
+        self.counters.count(request.len(), self.scratch.query.qtype, &outcome);
+        outcome.len
+    }
+}
+
+fn unix_secs() -> u32 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as u32
+}
