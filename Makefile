@@ -1,0 +1,59 @@
+# The commands of this project. `make run` and `make test` need Rust and, for
+# what is missing besides, a Debian system.
+
+CARGO ?= cargo
+PHAROS := $(CURDIR)/target/release/pharos
+export PHAROS_BIN := $(PHAROS)
+
+.PHONY: help run build test lint conformance bench bench-authority bench-reload \
+        bench-instructions fuzz clean
+
+help:
+	@echo "make run                start pharos dev: sample zones on loopback"
+	@echo "make test               formatting, lints, every test"
+	@echo "make conformance        100,000 questions to Pharos, Knot, NSD and BIND; real clients"
+	@echo "make bench              all benchmarks: bench-authority bench-reload bench-instructions"
+	@echo "make fuzz [SECONDS=60]  every fuzz target for a bounded time"
+
+run: build
+	$(PHAROS) dev
+
+build:
+	scripts/need build
+	$(CARGO) build --release --locked -p pharos
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+test:
+	scripts/need build test
+	$(MAKE) lint
+	$(MAKE) build
+	CI=$${CI:-} $(CARGO) test --workspace --locked
+
+conformance: build
+	scripts/need test
+	$(CARGO) run --release --locked -p conformance -- differ --pharos $(PHAROS) --queries 100000
+	$(CARGO) run --release --locked -p conformance -- clients --pharos $(PHAROS)
+
+bench: bench-authority bench-reload bench-instructions
+
+bench-authority: build
+	scripts/need bench
+	$(CARGO) run --release --locked -p bench -- authority --pharos $(PHAROS)
+
+bench-reload: build
+	$(CARGO) run --release --locked -p bench -- reload --pharos $(PHAROS)
+
+bench-instructions:
+	scripts/need bench
+	bench/instructions
+
+SECONDS ?= 60
+fuzz:
+	scripts/need build
+	fuzz/run $(SECONDS)
+
+clean:
+	$(CARGO) clean

@@ -1,0 +1,135 @@
+//! Side by side with peers: load generator, floor responder, tables and plots.
+//!
+//! Figures are ratios within one run on one machine; nothing here is a timed test.
+
+mod authority;
+mod data;
+mod floor;
+mod interrupt;
+mod load;
+mod machine;
+mod measure;
+mod mmsg;
+mod pace;
+mod peers;
+mod plot;
+mod progress;
+mod queries;
+mod reload;
+mod report;
+mod stats;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::{Args, Parser, Subcommand};
+
+use crate::data::Scenario;
+use crate::load::{Load, Pressure};
+
+#[derive(Debug, Parser)]
+#[command(version, about)]
+struct Cli {
+    #[command(subcommand)]
+    command: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Answer every query with one fixed A record: what sockets alone cost.
+    Floor {
+        #[arg(long)]
+        listen: SocketAddr,
+    },
+    /// Ask one running server and check its answers.
+    Load(LoadArgs),
+    /// Compare Pharos with Knot, NSD and the floor.
+    Authority(authority::AuthorityArgs),
+    /// Change a zone of a running Pharos under load and see what clients notice.
+    Reload(reload::ReloadArgs),
+    /// Draw authority.svg again from an authority.json.
+    Plot { json: PathBuf, svg: PathBuf },
+}
+
+#[derive(Debug, Args)]
+struct LoadArgs {
+    #[arg(long)]
+    target: SocketAddr,
+    #[arg(long, default_value = "positive")]
+    scenario: Scenario,
+    #[arg(long, default_value_t = 5.0)]
+    seconds: f64,
+    /// Zones of the scenario `million`.
+    #[arg(long, default_value_t = 1_000_000)]
+    zones: usize,
+    /// Where generated zones are kept; the server must have loaded them.
+    #[arg(long, default_value = "bench/work")]
+    out: PathBuf,
+    #[arg(long, default_value_t = Pressure::default().sockets)]
+    sockets: usize,
+    #[arg(long, default_value_t = Pressure::default().window)]
+    window: usize,
+    #[arg(long, default_value_t = authority::LOAD_CORE)]
+    core: usize,
+    /// The target is `bench floor`.
+    #[arg(long)]
+    floor: bool,
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench: {error:#}");
+            ExitCode::from(if error.is::<peers::Missing>() { 2 } else { 1 })
+        }
+    }
+}
+
+fn run(verb: Verb) -> Result<()> {
+    if let Verb::Floor { listen } = verb {
+        // No handler: a signal ends it at once.
+        return floor::run(listen);
+    }
+    interrupt::install()?;
+    match verb {
+        Verb::Floor { .. } => Ok(()),
+        Verb::Load(args) => load(&args),
+        Verb::Authority(args) => authority::run(args),
+        Verb::Reload(args) => reload::run(&args),
+        Verb::Plot { json, svg } => {
+            let report = serde_json::from_slice(&std::fs::read(json)?)?;
+            Ok(std::fs::write(svg, plot::render(&report))?)
+        }
+    }
+}
+
+fn load(args: &LoadArgs) -> Result<()> {
+    let zones = match args.scenario {
+        Scenario::Million => data::many_zones(&args.out, args.zones)?,
+        _ => data::small_zones(&args.out)?,
+    };
+    let queries = args.scenario.queries(&zones, 1_000_000);
+    load::pin_to(args.core)?;
+    let pressure = Pressure { sockets: args.sockets, window: args.window };
+    let mut load = Load::new(args.target, &queries, pressure)?;
+    if args.floor {
+        load.expect_floor();
+    }
+    let outcome = load.run(Duration::from_secs_f64(args.seconds))?;
+    println!(
+        "{:.0} answers/s, {} answers, {} lost, {} wrong",
+        outcome.answers_per_second(),
+        outcome.answers,
+        outcome.lost,
+        outcome.wrong
+    );
+    match outcome.first_wrong {
+        Some(wrong) => bail!("the first wrong answer: {wrong}"),
+        None if outcome.answers == 0 => bail!("no answer at all from {}", args.target),
+        None => Ok(()),
+    }
+}
