@@ -48,7 +48,7 @@ bench-reload: build
 
 bench-instructions:
 	scripts/need bench
-	bench/instructions
+	$(CARGO) run --release --locked -p bench -- instructions
 
 SECONDS ?= 60
 fuzz:

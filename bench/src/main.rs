@@ -2,9 +2,10 @@
 //!
 //! Figures are ratios within one run on one machine; nothing here is a timed test.
 
-mod authority;
+mod against_peers;
 mod data;
 mod floor;
+mod instructions;
 mod interrupt;
 mod load;
 mod machine;
@@ -47,9 +48,14 @@ enum Verb {
     /// Ask one running server and check its answers.
     Load(LoadArgs),
     /// Compare Pharos with Knot, NSD and the floor.
-    Authority(authority::AuthorityArgs),
+    Authority(against_peers::AuthorityArgs),
     /// Change a zone of a running Pharos under load and see what clients notice.
     Reload(reload::ReloadArgs),
+    /// Count the instructions of the answer path with callgrind.
+    Instructions(instructions::InstructionsArgs),
+    /// Answer one shape of query many times: what `instructions` watches.
+    #[command(hide = true)]
+    AnswerShape { shape: String, count: u64 },
     /// Draw authority.svg again from an authority.json.
     Plot { json: PathBuf, svg: PathBuf },
 }
@@ -72,7 +78,7 @@ struct LoadArgs {
     sockets: usize,
     #[arg(long, default_value_t = Pressure::default().window)]
     window: usize,
-    #[arg(long, default_value_t = authority::LOAD_CORE)]
+    #[arg(long, default_value_t = against_peers::LOAD_CORE)]
     core: usize,
     /// The target is `bench floor`.
     #[arg(long)]
@@ -90,15 +96,19 @@ fn main() -> ExitCode {
 }
 
 fn run(verb: Verb) -> Result<()> {
+    if let Verb::AnswerShape { shape, count } = &verb {
+        return instructions::answer(shape, *count);
+    }
     if let Verb::Floor { listen } = verb {
         // No handler: a signal ends it at once.
         return floor::run(listen);
     }
     interrupt::install()?;
     match verb {
-        Verb::Floor { .. } => Ok(()),
+        Verb::Floor { .. } | Verb::AnswerShape { .. } => Ok(()),
+        Verb::Instructions(args) => instructions::run(&args),
         Verb::Load(args) => load(&args),
-        Verb::Authority(args) => authority::run(args),
+        Verb::Authority(args) => against_peers::run(args),
         Verb::Reload(args) => reload::run(&args),
         Verb::Plot { json, svg } => {
             let report = serde_json::from_slice(&std::fs::read(json)?)?;

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use crate::authority::{LOAD_CORE, start_probes, write_file};
+use crate::against_peers::{LOAD_CORE, start_probes, write_file};
 use crate::data::{self, ZoneSet};
 use crate::interrupt;
 use crate::machine::{Machine, date};

@@ -1,9 +1,9 @@
 //! Batches of datagrams: recvmmsg(2) and sendmmsg(2) over buffers that are
 //! made once. The only unsafe code of the server.
 //!
-//! A [`Batch`] owns its buffers and the C structures that point into them.
-//! The structures are filled anew before every call from the buffers' current
-//! addresses, so the batch can be moved freely between calls.
+//! A [`Batch`] owns its buffers and the C structures that point into them; the
+//! structures are filled once, and between calls only what the kernel changed
+//! is set back.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -16,22 +16,24 @@ const CONTROL_LEN: usize = 64;
 
 /// Buffers for one batch of questions and their answers.
 pub struct Batch {
-    len_max: usize,
     receive_len: usize,
     send_len: usize,
     received: Vec<u8>,
     sent: Vec<u8>,
     names: Vec<libc::sockaddr_storage>,
     controls: Vec<[u64; CONTROL_LEN / 8]>,
-    vectors: Vec<libc::iovec>,
-    headers: Vec<libc::mmsghdr>,
-    /// Octets to send for each message; 0 sends nothing.
-    answers: Vec<usize>,
-    count: usize,
+    /// Point to `received`, `names` and `controls`, in their order.
+    receive_headers: Vec<libc::mmsghdr>,
+    receive_vectors: Vec<libc::iovec>,
+    /// Point to `sent`, `names` and `controls`; only messages with an answer.
+    send_headers: Vec<libc::mmsghdr>,
+    send_vectors: Vec<libc::iovec>,
+    received_count: usize,
+    answer_count: usize,
 }
 
-// SAFETY: the raw pointers inside `vectors` and `headers` are only followed by
-// the system calls below, which set them from the owned buffers first.
+// SAFETY: the raw pointers lead into buffers that the batch owns on the heap
+// and never resizes; they are only followed by the system calls below.
 unsafe impl Send for Batch {}
 
 impl Batch {
@@ -42,19 +44,37 @@ impl Batch {
         let (name, header) = unsafe {
             (std::mem::zeroed::<libc::sockaddr_storage>(), std::mem::zeroed::<libc::mmsghdr>())
         };
-        Batch {
-            len_max,
+        let vector = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+        let (receive_len, send_len) = (spread(receive_len), spread(send_len));
+        let mut batch = Batch {
             receive_len,
             send_len,
             received: vec![0; len_max * receive_len],
             sent: vec![0; len_max * send_len],
             names: vec![name; len_max],
             controls: vec![[0; CONTROL_LEN / 8]; len_max],
-            vectors: vec![libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; len_max],
-            headers: vec![header; len_max],
-            answers: vec![0; len_max],
-            count: 0,
+            receive_headers: vec![header; len_max],
+            receive_vectors: vec![vector; len_max],
+            send_headers: vec![header; len_max],
+            send_vectors: vec![vector; len_max],
+            // All headers count as used, so that the first call resets them.
+            received_count: len_max,
+            answer_count: 0,
+        };
+        for index in 0..len_max {
+            batch.receive_vectors[index] = libc::iovec {
+                iov_base: batch.received[index * receive_len..].as_mut_ptr().cast(),
+                iov_len: receive_len,
+            };
+            let header = &mut batch.receive_headers[index].msg_hdr;
+            header.msg_name = (&raw mut batch.names[index]).cast();
+            header.msg_iov = &raw mut batch.receive_vectors[index];
+            header.msg_iovlen = 1;
+            let header = &mut batch.send_headers[index].msg_hdr;
+            header.msg_iov = &raw mut batch.send_vectors[index];
+            header.msg_iovlen = 1;
         }
+        batch
     }
 
     /// Receives what is there, at least one message if `wait`; returns how
@@ -66,31 +86,26 @@ impl Batch {
         wait: bool,
         with_destination: bool,
     ) -> io::Result<usize> {
-        self.count = 0;
-        for index in 0..self.len_max {
-            self.vectors[index] = libc::iovec {
-                iov_base: self.received[index * self.receive_len..].as_mut_ptr().cast(),
-                iov_len: self.receive_len,
-            };
-            let header = &mut self.headers[index].msg_hdr;
-            header.msg_name = (&raw mut self.names[index]).cast();
+        // The kernel wrote lengths and flags into the headers it used.
+        for index in 0..self.received_count {
+            let header = &mut self.receive_headers[index].msg_hdr;
             header.msg_namelen = size_of::<libc::sockaddr_storage>() as u32;
-            header.msg_iov = &raw mut self.vectors[index];
-            header.msg_iovlen = 1;
+            header.msg_flags = 0;
             (header.msg_control, header.msg_controllen) = match with_destination {
                 true => (self.controls[index].as_mut_ptr().cast(), CONTROL_LEN as _),
                 false => (std::ptr::null_mut(), 0),
             };
-            header.msg_flags = 0;
         }
+        self.received_count = 0;
+        self.answer_count = 0;
         let flags = if wait { libc::MSG_WAITFORONE } else { libc::MSG_DONTWAIT };
         // SAFETY: every header points to buffers of this batch that live and
         // stay in place during the call, with their true lengths.
         let count = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
-                self.headers.as_mut_ptr(),
-                self.len_max as u32,
+                self.receive_headers.as_mut_ptr(),
+                self.receive_headers.len() as u32,
                 flags,
                 std::ptr::null_mut(),
             )
@@ -98,15 +113,15 @@ impl Batch {
         if count < 0 {
             return Err(io::Error::last_os_error());
         }
-        self.count = count as usize;
-        Ok(self.count)
+        self.received_count = count as usize;
+        Ok(self.received_count)
     }
 
     /// The `index`th question, where it came from, and room for its answer.
     /// `None`: it was cut off, or its sender has an address of no known kind.
     #[inline]
     pub fn message(&mut self, index: usize) -> Option<(&[u8], SocketAddr, &mut [u8])> {
-        let header = &self.headers[index];
+        let header = &self.receive_headers[index];
         if header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
             return None;
         }
@@ -114,47 +129,43 @@ impl Batch {
         let start = index * self.receive_len;
         let len = (header.msg_len as usize).min(self.receive_len);
         let out = index * self.send_len;
-        Some((&self.received[start..start + len], from, &mut self.sent[out..out + self.send_len]))
+        Some((
+            &self.received[start..start + len],
+            from,
+            &mut self.sent[out..out + self.send_len],
+        ))
     }
 
-    /// Says how many octets of the `index`th answer to send; 0 for none.
+    /// Says that the first `len` octets of the `index`th answer are to be sent.
     #[inline]
-    pub fn set_answer(&mut self, index: usize, len: usize) {
-        self.answers[index] = len.min(self.send_len);
+    pub fn push_answer(&mut self, index: usize, len: usize) {
+        let at = self.answer_count;
+        let start = index * self.send_len;
+        let octets = &mut self.sent[start..start + len];
+        self.send_vectors[at] =
+            libc::iovec { iov_base: octets.as_mut_ptr().cast(), iov_len: octets.len() };
+        let question = &self.receive_headers[index].msg_hdr;
+        if question.msg_controllen > 0 {
+            forget_interface(&mut self.controls[index]);
+        }
+        let header = &mut self.send_headers[at].msg_hdr;
+        header.msg_name = question.msg_name;
+        header.msg_namelen = question.msg_namelen;
+        header.msg_control = question.msg_control;
+        header.msg_controllen = question.msg_controllen;
+        self.answer_count += 1;
     }
 
     /// Sends the answers; returns how many the system did not take.
     pub fn send(&mut self, socket: BorrowedFd<'_>) -> usize {
-        // Move the headers of messages with an answer to the front; `names`
-        // and `controls` are only pointed at and stay where they are.
-        let mut ready = 0;
-        for index in 0..self.count {
-            let len = self.answers[index];
-            if len == 0 {
-                continue;
-            }
-            self.vectors[index] = libc::iovec {
-                iov_base: self.sent[index * self.send_len..].as_mut_ptr().cast(),
-                iov_len: len,
-            };
-            if self.headers[index].msg_hdr.msg_controllen > 0 {
-                forget_interface(&mut self.controls[index]);
-            }
-            self.headers[ready] = self.headers[index];
-            ready += 1;
-        }
         let mut at = 0;
         let mut failed = 0;
-        while at < ready {
-            // SAFETY: the headers at..ready were filled by the last receive
-            // and point to buffers of this batch that are still in place.
+        while at < self.answer_count {
+            let ready = &mut self.send_headers[at..self.answer_count];
+            // SAFETY: these headers were filled by `push_answer` and point to
+            // buffers of this batch that are still in place.
             let sent = unsafe {
-                libc::sendmmsg(
-                    socket.as_raw_fd(),
-                    self.headers[at..].as_mut_ptr(),
-                    (ready - at) as u32,
-                    0,
-                )
+                libc::sendmmsg(socket.as_raw_fd(), ready.as_mut_ptr(), ready.len() as u32, 0)
             };
             if sent > 0 {
                 at += sent as usize;
@@ -168,9 +179,16 @@ impl Batch {
     }
 }
 
+/// Rounds a buffer's length up to an odd number of cache lines: buffers that
+/// start a power of two apart would all compete for the same few lines.
+fn spread(len: usize) -> usize {
+    const LINE: usize = 64;
+    (len.div_ceil(LINE) | 1) * LINE
+}
+
 impl std::fmt::Debug for Batch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Batch").field("len_max", &self.len_max).finish_non_exhaustive()
+        f.debug_struct("Batch").field("len_max", &self.names.len()).finish_non_exhaustive()
     }
 }
 

@@ -23,9 +23,9 @@ use mmsg::{Batch, Waiter, set_int};
 
 /// Messages that one system call brings or takes.
 const BATCH_LEN: usize = 64;
-/// Questions longer than this are cut off by the kernel and not answered: a
-/// question with every EDNS option in use is a tenth of it.
-const QUESTION_LEN_MAX: usize = 4096;
+/// Questions longer than this are cut off by the kernel and not answered: one
+/// with the longest name and every EDNS option in use has half of it.
+const QUESTION_LEN_MAX: usize = 1500;
 /// What the kernel may hold for a thread while it is busy.
 const RECEIVE_BUFFER_LEN: usize = 4 << 20;
 /// How often an idle thread looks for a stop or a newer snapshot.
@@ -164,7 +164,9 @@ impl Desk {
         };
         for index in 0..count {
             let len = self.answer(&context, index);
-            self.batch.set_answer(index, len);
+            if len > 0 {
+                self.batch.push_answer(index, len);
+            }
         }
         let failed = self.batch.send(socket);
         self.counters.send_errors.add(failed as u64);

@@ -1,0 +1,419 @@
+//! Every rule of an authoritative answer, by example: zones, a question, and
+//! the whole answer as text.
+
+use std::fmt::Write as _;
+use std::net::{IpAddr, Ipv4Addr};
+
+use authority::respond::{Context, Scratch, Settings, Transport, respond};
+use authority::zonefile::{self, NoIncludes};
+use authority::{Catalog, Change, Compiler, Image, NameHasher, Problems, RecordSet};
+use domain::base::Message;
+use domain::rdata::AllRecordData;
+
+const HASHER: [u8; 16] = [5; 16];
+
+fn compile(text: &str) -> (Option<Image>, Problems) {
+    let mut records = RecordSet::default();
+    let mut problems = Problems::new("test.zone");
+    zonefile::read(text.as_bytes(), None, &mut NoIncludes, &mut records, &mut problems);
+    let image = Compiler::new(NameHasher::new(HASHER)).compile(&records, &mut problems);
+    (image, problems)
+}
+
+fn catalog(zones: &[&str]) -> Catalog {
+    let put = |zone: &&str| {
+        let (image, problems) = compile(zone);
+        Change::Put(image.unwrap_or_else(|| panic!("{problems}")))
+    };
+    Catalog::default().with(zones.iter().map(put).collect())
+}
+
+/// A question such as `www.example. A`, with the words `do` (DNSSEC), `edns`,
+/// `tcp` behind it where wanted.
+fn question(text: &str) -> (Vec<u8>, Transport) {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let has = |word: &str| words[2..].contains(&word);
+    let mut message = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    message.extend(wire::name::from_text(words[0]).unwrap());
+    let rtype: domain::base::Rtype = words[1].parse().unwrap();
+    message.extend(rtype.to_int().to_be_bytes());
+    message.extend([0, 1]);
+    if has("do") || has("edns") {
+        message[11] = 1;
+        message.extend([0, 0, 41, 4, 208, 0, 0, if has("do") { 0x80 } else { 0 }, 0, 0, 0]);
+    }
+    let transport = match has("tcp") {
+        true => Transport::Tcp { idle_100ms: 100 },
+        false => Transport::Udp,
+    };
+    (message, transport)
+}
+
+fn ask(catalog: &Catalog, text: &str) -> Vec<u8> {
+    let (request, transport) = question(text);
+    let hasher = NameHasher::new(HASHER);
+    let settings = Settings::default();
+    let context = Context { catalog, hasher: &hasher, settings: &settings, now_secs: 0 };
+    let mut out = vec![0xee; 65_535];
+    let from = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let outcome = respond(&context, &mut Scratch::default(), &request, from, transport, &mut out);
+    out.truncate(outcome.len);
+    out
+}
+
+/// The answer as text: code and flags, then a line for each record.
+fn show(answer: &[u8]) -> String {
+    let message = Message::from_octets(answer).expect("a header");
+    let header = message.header();
+    let mut text = header.rcode().to_string();
+    for (is_set, name) in [(header.aa(), " aa"), (header.tc(), " tc")] {
+        text.push_str(if is_set { name } else { "" });
+    }
+    text.push('\n');
+    let (_, answer, authority, additional) = message.sections().expect("all sections");
+    for (name, section) in [("an", answer), ("au", authority), ("ad", additional)] {
+        for record in section.limit_to::<AllRecordData<_, _>>() {
+            let record = record.expect("a well-formed record");
+            if record.rtype() == domain::base::Rtype::OPT {
+                continue;
+            }
+            let data = match record.rtype() {
+                // The octets of a signature tell nothing.
+                domain::base::Rtype::RRSIG => {
+                    record.data().to_string().split(' ').next().unwrap_or_default().to_owned()
+                }
+                _ => record.data().to_string(),
+            };
+            let _ = writeln!(
+                text,
+                "{name} {}. {} {} {data}",
+                record.owner(),
+                record.ttl().as_secs(),
+                record.rtype()
+            );
+        }
+    }
+    text
+}
+
+fn check(zones: &[&str], query: &str, expected: &str) {
+    let shown = show(&ask(&catalog(zones), query));
+    let expected: String = expected.lines().map(|line| format!("{}\n", line.trim())).collect();
+    let expected = expected.trim_start_matches('\n');
+    assert_eq!(shown.replace(".. ", ". "), expected, "{query}");
+}
+
+const ZONE: &str = "
+$ORIGIN example.
+$TTL 3600
+@ SOA ns1 host 1 2 3 4 60
+@ NS ns1
+@ NS ns.other.test.
+@ MX 10 Mail
+ns1 A 192.0.2.1
+ns1 AAAA 2001:db8::1
+mail A 192.0.2.2
+www A 192.0.2.3
+alias CNAME www
+away CNAME elsewhere.test.
+dead CNAME nothing
+chain1 CNAME chain2
+chain2 CNAME chain3
+chain3 CNAME www
+loop1 CNAME loop2
+loop2 CNAME loop1
+self CNAME self
+*.wild A 192.0.2.4
+*.wild MX 1 mail
+below.ent.wild TXT x
+*.walias CNAME www
+a.b.c TXT deep
+child NS ns.child
+child NS ns.sibling
+child DS 1 8 2 00112233445566778899AABBCCDDEEFF00112233445566778899AABBCCDDEEFF
+ns.child A 192.0.2.5
+hidden.child A 192.0.2.6
+sibling NS ns.sibling
+ns.sibling A 192.0.2.7
+lame NS ns.nowhere.test.
+dn DNAME target.test.
+dloop DNAME x.dloop
+dlocal DNAME c
+_s._tcp SRV 1 2 3 mail
+svc HTTPS 1 . alpn=h2
+svc A 192.0.2.8
+alias-svc HTTPS 0 www
+UPPER A 192.0.2.9
+";
+
+#[test]
+fn names_that_exist() {
+    let check = |query: &str, expected: &str| check(&[ZONE], query, expected);
+    check("www.example. A", "NOERROR aa\nan www.example. 3600 A 192.0.2.3");
+    check("wWw.eXample. A", "NOERROR aa\nan wWw.eXample. 3600 A 192.0.2.3");
+    check("upper.example. A", "NOERROR aa\nan upper.example. 3600 A 192.0.2.9");
+    check(
+        "www.example. AAAA",
+        "NOERROR aa\nau example. 60 SOA ns1.example. host.example. 1 2 3 4 60",
+    );
+    check(
+        "example. MX",
+        "NOERROR aa\nan example. 3600 MX 10 Mail.example.\nad Mail.example. 3600 A 192.0.2.2",
+    );
+    check(
+        "example. NS",
+        "NOERROR aa
+         an example. 3600 NS ns.other.test.
+         an example. 3600 NS ns1.example.
+         ad ns1.example. 3600 A 192.0.2.1
+         ad ns1.example. 3600 AAAA 2001:db8::1",
+    );
+    check(
+        "_s._tcp.example. SRV",
+        "NOERROR aa
+         an _s._tcp.example. 3600 SRV 1 2 3 mail.example
+         ad mail.example. 3600 A 192.0.2.2",
+    );
+    check(
+        "svc.example. HTTPS",
+        "NOERROR aa\nan svc.example. 3600 HTTPS 1 . alpn=h2\nad svc.example. 3600 A 192.0.2.8",
+    );
+    check(
+        "alias-svc.example. HTTPS",
+        "NOERROR aa
+         an alias-svc.example. 3600 HTTPS 0 www.example.
+         ad www.example. 3600 A 192.0.2.3",
+    );
+    // RFC 8482: one set is enough.
+    check("ns1.example. ANY", "NOERROR aa\nan ns1.example. 3600 A 192.0.2.1");
+}
+
+#[test]
+fn names_that_do_not() {
+    let check = |query: &str, expected: &str| check(&[ZONE], query, expected);
+    let soa = "au example. 60 SOA ns1.example. host.example. 1 2 3 4 60";
+    check("no.example. A", &format!("NXDOMAIN aa\n{soa}"));
+    check("x.www.example. A", &format!("NXDOMAIN aa\n{soa}"));
+    // Empty non-terminals exist (RFC 8020).
+    check("b.c.example. A", &format!("NOERROR aa\n{soa}"));
+    check("c.example. TXT", &format!("NOERROR aa\n{soa}"));
+    check("x.c.example. TXT", &format!("NXDOMAIN aa\n{soa}"));
+    check("other.test. A", "REFUSED");
+    check(". NS", "REFUSED");
+}
+
+#[test]
+fn wildcards() {
+    let check = |query: &str, expected: &str| check(&[ZONE], query, expected);
+    let soa = "au example. 60 SOA ns1.example. host.example. 1 2 3 4 60";
+    check("x.wild.example. A", "NOERROR aa\nan x.wild.example. 3600 A 192.0.2.4");
+    check("x.y.wild.example. A", "NOERROR aa\nan x.y.wild.example. 3600 A 192.0.2.4");
+    check("*.wild.example. A", "NOERROR aa\nan *.wild.example. 3600 A 192.0.2.4");
+    check("x.wild.example. TXT", &format!("NOERROR aa\n{soa}"));
+    // RFC 4592, 2.2.2: what exists, if only as a step, is not covered.
+    check("ent.wild.example. A", &format!("NOERROR aa\n{soa}"));
+    check("x.ent.wild.example. A", &format!("NXDOMAIN aa\n{soa}"));
+    check("wild.example. A", &format!("NOERROR aa\n{soa}"));
+    check(
+        "x.walias.example. A",
+        "NOERROR aa\nan x.walias.example. 3600 CNAME www.example.\nan www.example. 3600 A 192.0.2.3",
+    );
+    check(
+        "x.wild.example. MX",
+        "NOERROR aa\nan x.wild.example. 3600 MX 1 mail.example.\nad mail.example. 3600 A 192.0.2.2",
+    );
+}
+
+#[test]
+fn aliases() {
+    let check = |query: &str, expected: &str| check(&[ZONE], query, expected);
+    check(
+        "alias.example. A",
+        "NOERROR aa\nan alias.example. 3600 CNAME www.example.\nan www.example. 3600 A 192.0.2.3",
+    );
+    check("alias.example. CNAME", "NOERROR aa\nan alias.example. 3600 CNAME www.example.");
+    check("alias.example. ANY", "NOERROR aa\nan alias.example. 3600 CNAME www.example.");
+    check("away.example. A", "NOERROR aa\nan away.example. 3600 CNAME elsewhere.test.");
+    // RFC 6604: the code is that of the last name.
+    check(
+        "dead.example. A",
+        "NXDOMAIN aa
+         an dead.example. 3600 CNAME nothing.example.
+         au example. 60 SOA ns1.example. host.example. 1 2 3 4 60",
+    );
+    check(
+        "chain1.example. A",
+        "NOERROR aa
+         an chain1.example. 3600 CNAME chain2.example.
+         an chain2.example. 3600 CNAME chain3.example.
+         an chain3.example. 3600 CNAME www.example.
+         an www.example. 3600 A 192.0.2.3",
+    );
+    check("self.example. A", "NOERROR aa\nan self.example. 3600 CNAME self.example.");
+    check(
+        "loop1.example. A",
+        "NOERROR aa
+         an loop1.example. 3600 CNAME loop2.example.
+         an loop2.example. 3600 CNAME loop1.example.",
+    );
+}
+
+#[test]
+fn a_chain_ends_at_its_bound() {
+    let mut zone = String::from("$ORIGIN e.\n$TTL 1\n@ SOA a b 1 2 3 4 5\n@ NS ns.test.\n");
+    for link in 0..40 {
+        let _ = writeln!(zone, "c{link} CNAME c{}", link + 1);
+    }
+    let answer = ask(&catalog(&[&zone]), "c0.e. A tcp");
+    assert_eq!(show(&answer).lines().count(), 1 + authority::respond::CHAIN_LEN_MAX + 1);
+}
+
+#[test]
+fn redirections() {
+    let check = |query: &str, expected: &str| check(&[ZONE], query, expected);
+    check(
+        "x.y.dn.example. A",
+        "NOERROR aa
+         an dn.example. 3600 DNAME target.test.
+         an x.y.dn.example. 3600 CNAME x.y.target.test.",
+    );
+    check("dn.example. DNAME", "NOERROR aa\nan dn.example. 3600 DNAME target.test.");
+    check("dn.example. A", "NOERROR aa\nau example. 60 SOA ns1.example. host.example. 1 2 3 4 60");
+    check(
+        "a.b.dlocal.example. TXT",
+        "NOERROR aa
+         an dlocal.example. 3600 DNAME c.example.
+         an a.b.dlocal.example. 3600 CNAME a.b.c.example.
+         an a.b.c.example. 3600 TXT \"deep\"",
+    );
+    // RFC 6672, 2.2: the name grows until it is none.
+    let long = format!("aa.{}dn.example. A", "aaaaaaaaa.".repeat(24));
+    let shown = show(&ask(&catalog(&[ZONE]), &long));
+    assert_eq!(shown, "YXDOMAIN aa\nan dn.example. 3600 DNAME target.test.\n");
+    // A DNAME that leads below itself is sent once, however often it applies.
+    let shown = show(&ask(&catalog(&[ZONE]), "q.dloop.example. A tcp"));
+    assert_eq!(shown.matches(" DNAME ").count(), 1, "{shown}");
+    assert_eq!(shown.matches(" CNAME ").count(), authority::respond::CHAIN_LEN_MAX + 1, "{shown}");
+}
+
+#[test]
+fn delegations() {
+    let check = |query: &str, expected: &str| check(&[ZONE], query, expected);
+    let child = "NOERROR
+         au child.example. 3600 NS ns.child.example.
+         au child.example. 3600 NS ns.sibling.example.
+         ad ns.child.example. 3600 A 192.0.2.5
+         ad ns.sibling.example. 3600 A 192.0.2.7";
+    check("x.y.child.example. A", child);
+    check("child.example. A", child);
+    check("child.example. NS", child);
+    check("child.example. ANY", child);
+    // Glue and hidden data are not this zone's to answer.
+    check("ns.child.example. A", child);
+    check("hidden.child.example. A", child);
+    check(
+        "child.example. DS",
+        "NOERROR aa
+         an child.example. 3600 DS 1 8 2 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff",
+    );
+    check("lame.example. A", "NOERROR\nau lame.example. 3600 NS ns.nowhere.test.");
+    check(
+        "sibling.example. DS",
+        "NOERROR aa\nau example. 60 SOA ns1.example. host.example. 1 2 3 4 60",
+    );
+}
+
+#[test]
+fn several_zones() {
+    let child = "$ORIGIN child.example.\n$TTL 9\n@ SOA ns host 7 2 3 4 5\n@ NS ns\nns A 192.0.2.50\nx CNAME www.example.\n";
+    let zones = [ZONE, child];
+    check(&zones, "ns.child.example. A", "NOERROR aa\nan ns.child.example. 9 A 192.0.2.50");
+    check(
+        &zones,
+        "x.child.example. A",
+        "NOERROR aa\nan x.child.example. 9 CNAME www.example.\nan www.example. 3600 A 192.0.2.3",
+    );
+    // The parent's side holds DS, the child's everything else.
+    check(
+        &zones,
+        "child.example. DS",
+        "NOERROR aa
+         an child.example. 3600 DS 1 8 2 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff",
+    );
+    check(
+        &[child],
+        "child.example. DS",
+        "NOERROR aa\nau child.example. 5 SOA ns.child.example. host.child.example. 7 2 3 4 5",
+    );
+}
+
+#[test]
+fn a_broken_zone_says_so() {
+    let name = wire::name::from_text("bad.test").unwrap();
+    let image = Image::broken(wire::Name::parse(&name).unwrap(), &NameHasher::new(HASHER));
+    let catalog = Catalog::default().with(vec![Change::Put(image)]);
+    let answer = ask(&catalog, "x.bad.test. A edns");
+    assert_eq!(show(&answer), "SERVFAIL\n");
+    // Extended error 24, invalid data.
+    assert!(answer.windows(4).any(|octets| octets[..2] == [0, 15] && octets[3] > 2));
+}
+
+#[test]
+fn sets_that_do_not_fit_are_left_out_whole() {
+    let mut zone = String::from("$ORIGIN e.\n$TTL 1\n@ SOA a b 1 2 3 4 5\n@ NS ns.test.\n");
+    for host in 0..200 {
+        let _ =
+            writeln!(zone, "big A 10.0.0.{host}\nmany MX 1 host{host}\nhost{host} A 10.1.0.{host}");
+        let _ = writeln!(zone, "cut NS n{host}.cut\nn{host}.cut A 10.2.0.{host}");
+    }
+    let catalog = catalog(&[&zone]);
+    assert_eq!(show(&ask(&catalog, "big.e. A")), "NOERROR aa tc\n");
+    assert_eq!(show(&ask(&catalog, "big.e. A edns")), "NOERROR aa tc\n");
+    assert_eq!(show(&ask(&catalog, "big.e. A tcp")).lines().count(), 201);
+    // Helpful addresses may be left out without a word.
+    let many = show(&ask(&catalog, "many.e. MX tcp"));
+    assert!(many.starts_with("NOERROR aa\n"));
+    assert_eq!(many.lines().count(), 401);
+    // Glue may not (RFC 9471).
+    assert!(show(&ask(&catalog, "x.cut.e. A edns")).starts_with("NOERROR tc\n"));
+    assert_eq!(show(&ask(&catalog, "x.cut.e. A tcp")).lines().count(), 401);
+}
+
+/// Far into a message no compression pointer reaches; names stand in full.
+#[test]
+fn large_answers_hold_up_beyond_the_reach_of_pointers() {
+    let mut zone = String::from("$ORIGIN e.\n$TTL 1\n@ SOA a b 1 2 3 4 5\n@ NS ns.test.\n");
+    for host in 0..1500 {
+        let _ = writeln!(zone, "@ MX 1 host{host}.sub\nhost{host}.sub A 10.0.0.1");
+    }
+    let shown = show(&ask(&catalog(&[&zone]), "e. MX tcp"));
+    assert_eq!(shown.matches(" MX ").count(), 1500);
+    assert!(
+        shown.contains("ad host1499.sub.e. 1 A 10.0.0.1") || shown.contains("ad host9.sub.e. 1 A")
+    );
+}
+
+#[test]
+fn problems_of_whole_zones() {
+    let head = "$ORIGIN e.\n$TTL 1\n@ SOA a b 1 2 3 4 5\n@ NS ns.test.\n";
+    let check = |text: &str, is_good: bool, expected: &str| {
+        let (image, problems) = compile(text);
+        assert_eq!(image.is_some(), is_good, "{problems}");
+        assert!(problems.to_string().contains(expected), "{problems}");
+    };
+    check("$ORIGIN e.\n$TTL 1\n@ NS ns.test.\n", false, "no SOA record; accepted: ");
+    check("$ORIGIN e.\n$TTL 1\n@ SOA a b 1 2 3 4 5\n", false, "3:1: error: no NS record at e.");
+    check(&format!("{head}@ SOA a b 2 2 3 4 5\n"), false, "a second SOA record; the first is at");
+    check(&format!("{head}x CNAME y\nx A 10.0.0.1\n"), false, "other data beside the CNAME");
+    check(&format!("{head}x CNAME y\nx CNAME z\n"), false, "a second CNAME record at x.e.");
+    check(&format!("{head}@ CNAME z\n"), false, "other data beside the CNAME record at e.");
+    check(&format!("{head}x DNAME y\nx DNAME z\n"), false, "a second DNAME");
+    check(&format!("{head}x DNAME y\na.b.x A 10.0.0.1\n"), false, "lies below a DNAME record");
+    check(&format!("{head}x.test. A 10.0.0.1\n"), true, "x.test. is outside the zone e.");
+    check(&format!("{head}x 5 A 10.0.0.1\nx 9 A 10.0.0.2\n"), true, "TTL 9 differs from the TTL 5");
+    check(&format!("{head}*.x NS ns.test.\n"), true, "at the wildcard *.x.e. delegates nothing");
+    check(&format!("{head}x NS ns.x\n"), true, "the name server ns.x.e. has no address");
+    check(&format!("{head}@ NS ns\n"), true, "the name server ns.e. has no address");
+    let (_, problems) = compile(&format!("{head}x A 10.0.0.1\nX A 10.0.0.1\n"));
+    assert!(problems.is_empty(), "a record twice is one record: {problems}");
+}
