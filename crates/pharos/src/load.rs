@@ -352,7 +352,10 @@ impl<'d> Workbench<'d> {
         let known = directory.known(hash);
         if let Some(known) = known {
             state.stamp = stamp_of(&path);
-            if state.stamp == known.stamp && directory.includes_are_unchanged(hash) {
+            // A bad file is read again every time: what is wrong with it may
+            // lie elsewhere, and every reload shall say what is still bad.
+            if state.stamp == known.stamp && !known.is_bad && directory.includes_are_unchanged(hash)
+            {
                 return FileResult {
                     order,
                     state: *known,

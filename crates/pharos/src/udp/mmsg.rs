@@ -129,11 +129,7 @@ impl Batch {
         let start = index * self.receive_len;
         let len = (header.msg_len as usize).min(self.receive_len);
         let out = index * self.send_len;
-        Some((
-            &self.received[start..start + len],
-            from,
-            &mut self.sent[out..out + self.send_len],
-        ))
+        Some((&self.received[start..start + len], from, &mut self.sent[out..out + self.send_len]))
     }
 
     /// Says that the first `len` octets of the `index`th answer are to be sent.
