@@ -5,13 +5,13 @@
 //! each with buffers of its own. Nothing here touches what is being served:
 //! the result is a [`Load`], which says what to change and what was wrong.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -131,20 +131,20 @@ impl ZoneDirectory {
         Ok(self.merge_some(&names, results, serving))
     }
 
-    /// Names of all zone files, in order: of two files with the same zone the
-    /// first wins, every time.
+    /// Names of all zone files, in the order in which a disk reads them best.
     fn list(&self) -> io::Result<Vec<OsString>> {
-        let mut names = Vec::new();
+        let mut files = Vec::new();
         for entry in fs::read_dir(&self.path)? {
-            let name = entry?.file_name();
+            let entry = entry?;
+            let name = entry.file_name();
             let octets = name.as_bytes();
             // Names that start with a dot are editors' and tools' own.
             if octets.ends_with(ENDING.as_bytes()) && !octets.starts_with(b".") {
-                names.push(name);
+                files.push((entry.ino(), name));
             }
         }
-        names.sort_unstable();
-        Ok(names)
+        files.sort_unstable_by_key(|(inode, _)| *inode);
+        Ok(files.into_iter().map(|(_, name)| name).collect())
     }
 
     fn read_all(
@@ -184,9 +184,7 @@ impl ZoneDirectory {
                 });
             }
         });
-        let mut results = results.into_inner().unwrap_or_else(|e| e.into_inner());
-        results.sort_unstable_by_key(|result| result.order);
-        results
+        results.into_inner().unwrap_or_else(|e| e.into_inner())
     }
 
     fn known(&self, name: u64) -> Option<&FileState> {
@@ -202,14 +200,15 @@ impl ZoneDirectory {
     ) -> Load {
         let mut load = Load::default();
         let mut states = Vec::with_capacity(results.len());
-        let mut origins: HashSet<u64> = HashSet::with_capacity(results.len());
+        let owners = owners(names, &results);
         for result in results {
-            let is_taken = result.state.origin != 0 && !origins.insert(result.state.origin);
+            let owner = owners.get(&result.state.origin);
+            let is_taken = owner.is_some_and(|owner| *owner != result.order);
             states.push(self.take(&mut load, result, is_taken, names, serving));
         }
         for old in &self.files {
             if old.origin != 0
-                && !origins.contains(&old.origin)
+                && !owners.contains_key(&old.origin)
                 && let Some(image) = serving.by_hash(old.origin)
             {
                 load.changes.push(Change::remove(image.origin(), &self.hasher));
@@ -301,6 +300,19 @@ impl Load {
             FileOutcome::Bad { image: None } => {}
         }
     }
+}
+
+/// Which file each zone is taken from. Of two files with the same zone it is
+/// the one whose name sorts first, every time.
+fn owners(names: &[OsString], results: &[FileResult]) -> HashMap<u64, usize> {
+    let mut owners = HashMap::with_capacity(results.len());
+    for result in results.iter().filter(|result| result.state.origin != 0) {
+        let owner = owners.entry(result.state.origin).or_insert(result.order);
+        if names[result.order] < names[*owner] {
+            *owner = result.order;
+        }
+    }
+    owners
 }
 
 /// What became of one file.
@@ -431,10 +443,23 @@ fn read_whole(path: &Path, text: &mut Vec<u8>) -> io::Result<u64> {
     if metadata.len() > FILE_LEN_MAX {
         return Err(io::Error::other("it is larger than 4 GiB"));
     }
-    text.clear();
-    text.reserve(metadata.len() as usize + 1);
-    file.read_to_end(text)?;
-    Ok(stamp(&metadata))
+    // One octet more than the file has: a read that does not fill the room has
+    // met the end, so a small file takes one system call.
+    text.resize(metadata.len() as usize + 1, 0);
+    let mut len = 0;
+    loop {
+        match file.read(&mut text[len..]) {
+            Ok(read) => len += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        }
+        if len < text.len() {
+            text.truncate(len);
+            return Ok(stamp(&metadata));
+        }
+        // It grew while it was read.
+        text.resize(2 * len, 0);
+    }
 }
 
 /// A number that changes when the file does.
