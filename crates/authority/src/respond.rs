@@ -263,20 +263,13 @@ struct ProofRecord<'z> {
     apex_at: usize,
 }
 
-/// Where the name that is being looked up stands in the message: its first
-/// `inline` octets at `at`, the rest at `tail_at`.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    at: usize,
-    inline: usize,
-    tail_at: usize,
-}
-
-impl Place {
-    /// Where the octet `skip` of the name stands.
-    fn of(self, skip: usize) -> usize {
-        if skip < self.inline { self.at + skip } else { self.tail_at + skip - self.inline }
-    }
+/// Where the name that is being looked up stands in the message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// In the question, in full.
+    Question,
+    /// In the data of an alias, its tail perhaps as a pointer.
+    Alias { at: usize },
 }
 
 /// A zone that a name was found in, and where their names stand.
@@ -290,7 +283,27 @@ struct Found<'a> {
     place: Place,
 }
 
+impl Found<'_> {
+    /// Where the looked-up name stands in the message.
+    #[inline]
+    fn name_at(&self) -> usize {
+        match self.place {
+            Place::Question => HEADER_LEN,
+            Place::Alias { at } => at,
+        }
+    }
+}
+
 impl<'a> Answer<'a, '_> {
+    /// Where the name at `place` stands from its octet `skip` on.
+    #[inline]
+    fn locate(&self, place: Place, skip: usize) -> usize {
+        match place {
+            Place::Question => HEADER_LEN + skip,
+            Place::Alias { at } => self.reply.locate(at, skip),
+        }
+    }
+
     fn refuse(&mut self, rcode: Rcode, error: Option<ExtendedError>) {
         self.rcode = rcode;
         self.error = error;
@@ -298,9 +311,8 @@ impl<'a> Answer<'a, '_> {
 
     /// Answers a question of the Internet class.
     fn resolve(&mut self, alias: &mut QueryName) {
-        let place = Place { at: HEADER_LEN, inline: NAME_LEN_MAX, tail_at: 0 };
         let query = self.query;
-        match self.step(query.name(), place) {
+        match self.step(query.name(), Place::Question) {
             Step::Done => {}
             Step::NotOurs => self.refuse(Rcode::Refused, Some(ExtendedError::NOT_AUTHORITATIVE)),
             Step::Follow { place } => self.follow(place, alias),
@@ -357,7 +369,7 @@ impl<'a> Answer<'a, '_> {
             self.refuse(Rcode::ServFail, Some(ExtendedError::INVALID_ZONE));
             return Step::Done;
         }
-        let apex_at = place.of(name.label_start(apex));
+        let apex_at = self.locate(place, name.label_start(apex));
         let found = Found { image, apex, apex_at, place };
         let qtype = self.query.qtype;
         match lookup(image, self.context.hasher, name, self.hashes, apex, qtype) {
@@ -409,7 +421,7 @@ impl<'a> Answer<'a, '_> {
         from: From,
     ) -> Option<usize> {
         let signed = self.query.wants_dnssec();
-        let owner = Owner::At(found.place.of(0));
+        let owner = Owner::At(found.name_at());
         let start = self.reply.put(Section::Answer, &set.block(signed), owner, found.apex_at, None);
         if start.is_none() {
             self.reply.truncate();
@@ -431,7 +443,12 @@ impl<'a> Answer<'a, '_> {
             self.put_set(name, found, set, from);
             return;
         }
-        let owner = Owner::At(found.place.of(0));
+        if let From::Wildcard { label } = from
+            && self.query.wants_dnssec()
+        {
+            self.prove(name, found, |name, closest| Absence::Expanded { name, closest }, label);
+        }
+        let owner = Owner::At(found.name_at());
         let mut count = 0;
         for (_, set) in node.sets() {
             let Some(block) = set.signatures() else { continue };
@@ -450,18 +467,17 @@ impl<'a> Answer<'a, '_> {
         let Some(start) = self.put_set(name, found, set, from) else { return Step::Done };
         let block = set.block(false);
         let data = &block.octets[2 + RECORD_HEAD_LEN..];
-        // A CNAME set has one record; its only pointer ends its name.
-        let (inline, tail) = match block.fixups {
+        // A CNAME set has one record; its only pointer stands for the zone's
+        // own name.
+        let (labels, tail) = match block.fixups {
             [low, high] => {
-                let inline = u16::from_le_bytes([*low, *high]) as usize - 2 - RECORD_HEAD_LEN;
-                let skip = u16::from_be_bytes([data[inline], data[inline + 1]]) as usize;
-                (inline, &found.image.origin().as_bytes()[skip..])
+                let end = u16::from_le_bytes([*low, *high]) as usize - 2 - RECORD_HEAD_LEN;
+                (&data[..end], found.image.origin().as_bytes())
             }
-            _ => (data.len(), &[][..]),
+            _ => (data, &[][..]),
         };
-        let tail_at = found.apex_at + (found.image.origin_len() - tail.len());
-        self.target.set([&data[..inline], tail]);
-        Step::Follow { place: Place { at: start + 2 + RECORD_HEAD_LEN, inline, tail_at } }
+        self.target.set([labels, tail]);
+        Step::Follow { place: Place::Alias { at: start + 2 + RECORD_HEAD_LEN } }
     }
 
     /// The name lies below a DNAME: that record, and a CNAME made from it
@@ -478,7 +494,7 @@ impl<'a> Answer<'a, '_> {
         let signed = self.query.wants_dnssec();
         let skip = name.label_start(label);
         let block = set.block(signed);
-        let owner = Owner::At(found.place.of(skip));
+        let owner = Owner::At(self.locate(found.place, skip));
         // A chain may pass the same DNAME again; it is sent once.
         if self.trail().note_redirect(set)
             && self.reply.put(Section::Answer, &block, owner, found.apex_at, None).is_none()
@@ -494,7 +510,7 @@ impl<'a> Answer<'a, '_> {
             return Step::Done;
         }
         let made = self.reply.put_record(
-            found.place.of(0),
+            found.name_at(),
             rtype::CNAME,
             class::IN,
             set.ttl_secs(),
@@ -504,7 +520,7 @@ impl<'a> Answer<'a, '_> {
             self.reply.truncate();
             return Step::Done;
         };
-        Step::Follow { place: Place { at, inline: self.target.len, tail_at: 0 } }
+        Step::Follow { place: Place::Alias { at } }
     }
 
     /// The name exists without records of the type (RFC 2308, 2.2).
@@ -552,7 +568,7 @@ impl<'a> Answer<'a, '_> {
         let Some(set) = node.set(rtype::NS) else { return };
         // Proofs of wildcards on the way come first: they hold the answer.
         self.put_pending();
-        let owner = Owner::At(found.place.of(name.label_start(label)));
+        let owner = Owner::At(self.locate(found.place, name.label_start(label)));
         let block = set.block(false);
         let start = self.reply.put(Section::Authority, &block, owner, found.apex_at, None);
         let Some(start) = start else { return self.reply.truncate() };
@@ -609,7 +625,7 @@ impl<'a> Answer<'a, '_> {
         for additional in set.additionals() {
             let node = found.image.node(additional.node);
             let owner = match additional.target_at {
-                0 => Owner::At(found.place.of(0)),
+                0 => Owner::At(found.name_at()),
                 at => owner_of(start + at, node),
             };
             for addresses in node.addresses() {

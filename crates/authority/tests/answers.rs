@@ -84,6 +84,7 @@ fn show(answer: &[u8]) -> String {
                 }
                 _ => record.data().to_string(),
             };
+            let data = data.trim_end();
             let _ = writeln!(
                 text,
                 "{name} {}. {} {} {data}",
@@ -344,6 +345,41 @@ fn several_zones() {
         &[child],
         "child.example. DS",
         "NOERROR aa\nau child.example. 5 SOA ns.child.example. host.child.example. 7 2 3 4 5",
+    );
+}
+
+/// A name in a chain may stand in the message in pieces: labels, then a pointer
+/// to the rest. The names of zones further on must be found in it all the same.
+#[test]
+fn chains_through_zones_whose_names_stand_in_pieces() {
+    let zone = |origin: &str, rest: &str| {
+        format!("$ORIGIN {origin}\n$TTL 9\n@ SOA a b 1 2 3 4 5\n@ NS ns.x.\n{rest}")
+    };
+    let zones = [
+        zone("f.test.", "a CNAME a.kid\nkid NS ns.x.\nkid DS 1 8 2 00\ntokid CNAME b.kid\n"),
+        zone("kid.f.test.", "a CNAME c\nc CNAME z.s.test.\nb CNAME d\nd CNAME kid.f.test.\n"),
+        zone("s.test.", "z CNAME no.where\n"),
+        zone("test.", "f NS ns.x.\n"),
+    ];
+    let zones: Vec<&str> = zones.iter().map(String::as_str).collect();
+    check(
+        &zones,
+        "a.f.test. A",
+        "NXDOMAIN aa
+         an a.f.test. 9 CNAME a.kid.f.test.
+         an a.kid.f.test. 9 CNAME c.kid.f.test.
+         an c.kid.f.test. 9 CNAME z.s.test.
+         an z.s.test. 9 CNAME no.where.s.test.
+         au s.test. 5 SOA a.s.test. b.s.test. 1 2 3 4 5",
+    );
+    check(
+        &zones,
+        "tokid.f.test. DS",
+        "NOERROR aa
+         an tokid.f.test. 9 CNAME b.kid.f.test.
+         an b.kid.f.test. 9 CNAME d.kid.f.test.
+         an d.kid.f.test. 9 CNAME kid.f.test.
+         an kid.f.test. 9 DS 1 8 2 00",
     );
 }
 

@@ -41,7 +41,7 @@ impl Flags {
     pub const AA: u16 = 0x0400;
     pub const TC: u16 = 0x0200;
     pub const RD: u16 = 0x0100;
-    pub const CD: u16 = 0x0010;
+    pub const OPCODE: u16 = 0x7800;
 
     /// The operation code.
     pub fn opcode(self) -> u8 {

@@ -17,7 +17,7 @@ pub const POINTER_MAX: usize = 0x3fff;
 /// Octets of a record between its owner and its data.
 pub const RECORD_HEAD_LEN: usize = 10;
 /// In a block, a pointer with this bit counts from the start of the block;
-/// without it, from the start of the zone's own name in the message.
+/// without it, it stands for the zone's own name.
 pub const LOCAL: u16 = 0x2000;
 /// Largest offset that a pointer inside a block can hold.
 pub const BLOCK_POINTER_MAX: usize = 0x1fff;
@@ -123,8 +123,11 @@ impl<'b> Reply<'b> {
         for fixup in block.fixups.chunks_exact(2) {
             let place = u16::from_le_bytes([fixup[0], fixup[1]]) as usize;
             let pointer = u16::from_be_bytes([out[place], out[place + 1]]);
-            let base = if pointer & LOCAL != 0 { start } else { apex_at } as u16;
-            let value = 0xc000 | (base + (pointer & BLOCK_POINTER_MAX as u16));
+            let target = match pointer & LOCAL {
+                0 => apex_at,
+                _ => start + (pointer as usize & BLOCK_POINTER_MAX),
+            };
+            let value = 0xc000 | target as u16;
             out[place..place + 2].copy_from_slice(&value.to_be_bytes());
         }
         match owner {
@@ -208,8 +211,9 @@ impl<'b> Reply<'b> {
             self.at = opt.write(self.out, self.at);
             additional += 1;
         }
-        // RD is copied (RFC 1035, 4.1.1), CD too (RFC 4035, 3.1.6).
-        let mut flags = Flags::QR | query.flags.0 & (0x7800 | Flags::RD | Flags::CD);
+        // RD is copied (RFC 1035, 4.1.1); an authority clears CD (RFC 4035,
+        // 3.1.6).
+        let mut flags = Flags::QR | query.flags.0 & (Flags::OPCODE | Flags::RD);
         flags |= rcode as u16 & 0xf;
         if authoritative {
             flags |= Flags::AA;
@@ -228,14 +232,20 @@ impl<'b> Reply<'b> {
         self.at
     }
 
-    /// The octets written so far.
-    pub fn written(&self) -> &[u8] {
-        &self.out[..self.at]
-    }
-
-    /// Number of records in `section` so far.
-    pub fn count(&self, section: Section) -> u16 {
-        self.counts[section as usize]
+    /// Where the octet `skip` of the name at `at` stands. The name was written
+    /// by this reply, so its pointers lead back to labels, and end.
+    pub fn locate(&self, at: usize, skip: usize) -> usize {
+        let (mut at, mut left) = (at, skip);
+        loop {
+            match self.out[at] {
+                high @ 0xc0.. => at = (high as usize & 0x3f) << 8 | self.out[at + 1] as usize,
+                _ if left == 0 => return at,
+                len => {
+                    at += 1 + len as usize;
+                    left = left.saturating_sub(1 + len as usize);
+                }
+            }
+        }
     }
 }
 

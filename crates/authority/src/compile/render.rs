@@ -114,7 +114,8 @@ impl Rendering {
     }
 
     /// Writes a name, its tail as a pointer where one is known: to a name
-    /// earlier in this set, or into the zone's own name.
+    /// earlier in this set, or to the zone's own name. Never into the middle
+    /// of that: in a chain of aliases it may not stand in one piece.
     fn push_name(&mut self, origin: &[u8], name: Name<'_>) {
         let start = self.octets.len();
         let lowered = name.as_bytes().to_ascii_lowercase();
@@ -140,8 +141,8 @@ impl Rendering {
     }
 
     fn pointer_to(&self, origin: &[u8], suffix: &[u8]) -> Option<u16> {
-        if let Some(skip) = suffix_start(origin, suffix) {
-            return Some(skip as u16);
+        if suffix == origin {
+            return Some(0);
         }
         // Bounded: a set of thousands of names must not take quadratic time.
         self.written.iter().rev().take(16).find_map(|(place, name)| {
