@@ -299,10 +299,12 @@ impl<'z> Node<'z> {
     /// The record set of a type.
     #[inline]
     pub fn set(self, rtype: u16) -> Option<Set<'z>> {
-        (0..self.set_count())
-            .map(|index| self.set_at(index))
-            .find(|set| set.0 == rtype)
-            .map(|s| s.1)
+        let directory = self.at + NODE_HEAD_LEN + self.image[self.at] as usize;
+        let end = directory + DIRECTORY_ENTRY_LEN * self.set_count();
+        self.image[directory..end]
+            .chunks_exact(DIRECTORY_ENTRY_LEN)
+            .find(|entry| u16_at(entry, 0) == rtype)
+            .map(|entry| Set { image: self.image, at: u32_at(entry, 2) as usize })
     }
 
     /// All sets in order of their types.
@@ -347,33 +349,53 @@ pub(crate) struct Additional {
     pub node: u32,
 }
 
+/// The numbers at the start of a set.
+struct SetHead {
+    records: u16,
+    len: usize,
+    sig_records: u16,
+    sig_len: usize,
+    fixups: usize,
+    additionals: usize,
+}
+
 impl<'z> Set<'z> {
     #[inline]
-    fn head(self, at: usize) -> usize {
-        u16_at(self.image, self.at + at) as usize
+    fn head(self) -> SetHead {
+        let head: &[u8; SET_HEAD_LEN] =
+            self.image[self.at..self.at + SET_HEAD_LEN].try_into().expect("a set's head");
+        let number = |at: usize| u16::from_le_bytes([head[at], head[at + 1]]);
+        SetHead {
+            records: number(0),
+            len: number(2) as usize,
+            sig_records: number(4),
+            sig_len: number(6) as usize,
+            fixups: number(8) as usize,
+            additionals: number(10) as usize,
+        }
     }
 
     /// The records; with their signatures if `signed`.
     #[inline]
     pub fn block(self, signed: bool) -> Block<'z> {
-        let (len, sig_len) = (self.head(2), self.head(6));
-        let octets = self.at + SET_HEAD_LEN;
-        let fixups = octets + len + sig_len;
-        let end = octets + len + if signed { sig_len } else { 0 };
+        let head = self.head();
+        let octets = &self.image[self.at + SET_HEAD_LEN..];
+        let (sig_records, sig_len) = if signed { (head.sig_records, head.sig_len) } else { (0, 0) };
+        let fixups = head.len + head.sig_len;
         Block {
-            records: (self.head(0) + if signed { self.head(4) } else { 0 }) as u16,
-            octets: &self.image[octets..end],
-            fixups: &self.image[fixups..fixups + 2 * self.head(8)],
+            records: head.records + sig_records,
+            octets: &octets[..head.len + sig_len],
+            fixups: &octets[fixups..fixups + 2 * head.fixups],
         }
     }
 
     /// Only the signatures; `None` if there are none.
     pub fn signatures(self) -> Option<Block<'z>> {
-        let (len, sig_len) = (self.head(2), self.head(6));
-        let octets = self.at + SET_HEAD_LEN + len;
-        (sig_len > 0).then(|| Block {
-            records: self.head(4) as u16,
-            octets: &self.image[octets..octets + sig_len],
+        let head = self.head();
+        let octets = self.at + SET_HEAD_LEN + head.len;
+        (head.sig_len > 0).then(|| Block {
+            records: head.sig_records,
+            octets: &self.image[octets..octets + head.sig_len],
             fixups: &[],
         })
     }
@@ -381,20 +403,17 @@ impl<'z> Set<'z> {
     /// The names whose addresses go with the set.
     #[inline]
     pub fn additionals(self) -> impl Iterator<Item = Additional> + use<'z> {
-        let count = self.head(10);
-        let start = self.at + SET_HEAD_LEN + self.head(2) + self.head(6) + 2 * self.head(8);
-        let image = self.image;
-        (0..count).map(move |index| {
-            let at = start + ADDITIONAL_LEN * index;
-            Additional {
-                target_at: u16_at(image, at) as usize,
-                why: match u16_at(image, at + 2) {
-                    1 => Why::Glue,
-                    2 => Why::SiblingGlue,
-                    _ => Why::Useful,
-                },
-                node: u32_at(image, at + 4),
-            }
+        let head = self.head();
+        let start = self.at + SET_HEAD_LEN + head.len + head.sig_len + 2 * head.fixups;
+        let end = start + ADDITIONAL_LEN * head.additionals;
+        self.image[start..end].chunks_exact(ADDITIONAL_LEN).map(|entry| Additional {
+            target_at: u16_at(entry, 0) as usize,
+            why: match u16_at(entry, 2) {
+                1 => Why::Glue,
+                2 => Why::SiblingGlue,
+                _ => Why::Useful,
+            },
+            node: u32_at(entry, 4),
         })
     }
 
