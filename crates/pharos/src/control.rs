@@ -96,13 +96,14 @@ pub fn show_zones(page: &Value) {
 }
 
 pub fn show_zone(zone: &Value) {
+    let number = |key: &str| zone[key].as_u64().unwrap_or_default();
     println!(
         "{:<40} {:<7} serial {:<10} {:>8} records {:>8} names{}",
         zone["name"].as_str().unwrap_or_default(),
         zone["status"].as_str().unwrap_or_default(),
-        zone["serial"],
-        zone["records"],
-        zone["names"],
+        number("serial"),
+        number("records"),
+        number("names"),
         if zone["signed"] == true { "  signed" } else { "" }
     );
 }

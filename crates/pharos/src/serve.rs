@@ -281,6 +281,7 @@ pub fn run(config: &Config, announce: impl FnOnce(&Sockets)) -> Result<u8, Strin
     announce(&sockets);
     let Sockets { workers, tcp, admin, .. } = sockets;
     let control = runtime.block_on(async { admin::open_control(&config.control) });
+    let owns_control = control.is_some();
     runtime.spawn(admin::serve_http(server.clone(), admin));
     if let Some(listener) = control {
         runtime.spawn(admin::serve_control(server.clone(), listener));
@@ -318,7 +319,9 @@ pub fn run(config: &Config, announce: impl FnOnce(&Sockets)) -> Result<u8, Strin
     for thread in threads {
         let _ = thread.join();
     }
-    let _ = std::fs::remove_file(&config.control);
+    if owns_control {
+        let _ = std::fs::remove_file(&config.control);
+    }
     runtime.shutdown_timeout(Duration::from_secs(1));
     let broken = server.loads().last.bad;
     if broken > 0 {
