@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use crate::config::{self, Config, Flags};
+use crate::say;
 use crate::serve::{self, Sockets};
 
 /// The sample zones: file name and content.
@@ -41,14 +42,14 @@ fn write_samples() -> Result<PathBuf, String> {
 
 fn announce(config: &Config, sockets: &Sockets) {
     for address in &sockets.addresses {
-        println!("DNS      {address} (UDP and TCP)");
+        say(format_args!("DNS      {address} (UDP and TCP)"));
     }
-    println!("admin    http://{} (/healthz, /metrics, /v1/zones)", sockets.admin_address);
-    println!("control  {}", config.control.display());
-    println!("zones    {}", config.zones.display());
+    say(format_args!("admin    http://{} (/healthz, /metrics, /v1/zones)", sockets.admin_address));
+    say(format_args!("control  {}", config.control.display()));
+    say(format_args!("zones    {}", config.zones.display()));
     if let Some(address) = sockets.addresses.first() {
         let (ip, port) = (address.ip(), address.port());
-        println!("try      dig @{ip} -p {port} www.example.org A");
-        println!("         kdig @{ip} -p {port} +tcp mail.example.org MX");
+        say(format_args!("try      dig @{ip} -p {port} www.example.org A"));
+        say(format_args!("         kdig @{ip} -p {port} +tcp mail.example.org MX"));
     }
 }

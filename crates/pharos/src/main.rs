@@ -13,7 +13,7 @@ mod serve;
 mod tcp;
 mod udp;
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -134,7 +134,9 @@ fn start_log(level: &str, format: LogFormat) {
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal());
+        .with_ansi(std::io::stderr().is_terminal())
+        // It would complain about a full disk by writing to it, and panic.
+        .log_internal_errors(false);
     match format {
         LogFormat::Text => log.with_target(false).init(),
         LogFormat::Json => log.json().init(),
@@ -162,6 +164,13 @@ fn run_zone(command: ZoneCommand) -> Result<u8, String> {
             Ok(0)
         }
     }
+}
+
+/// Writes a line for people to standard output. A full disk or a closed pipe
+/// there is no reason to stop answering DNS.
+pub fn say(line: std::fmt::Arguments<'_>) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
 /// Checks files one by one; the exit code says whether all are good.

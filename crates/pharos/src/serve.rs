@@ -308,12 +308,12 @@ pub fn run(config: &Config, announce: impl FnOnce(&Sockets)) -> Result<u8, Strin
         0 => String::new(),
         bad => format!(", {bad} bad zone files (see the log)"),
     };
-    println!(
+    crate::say(format_args!(
         "ready: {} zones, {} records, {} ms{bad}",
         report.zones,
         report.records,
         started.elapsed().as_millis()
-    );
+    ));
     runtime.block_on(wait(&server))?;
     stop.store(true, Ordering::Relaxed);
     for thread in threads {

@@ -350,6 +350,43 @@ fn a_killed_server_starts_again_with_the_same_socket() {
     assert!(again.pharos(&["zone", "reload"]).status.success());
 }
 
+/// A disk that is full where the log and the output go stops nobody's answers.
+#[test]
+fn a_full_disk_does_not_stop_answers() {
+    let home = write_zones(&[("a.test.zone", &zone("a.test.", 1, "192.0.2.1"))]);
+    // A free port, for there will be no output to read one from.
+    let dns = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut child = Command::new(PHAROS)
+        .args(["serve", "--listen", &dns.to_string(), "--admin", "127.0.0.1:0", "--zones"])
+        .arg(home.path().join("zones"))
+        .arg("--control")
+        .arg(home.path().join("control.sock"))
+        .stdout(full())
+        .stderr(full())
+        .spawn()
+        .unwrap();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    let ask = || {
+        socket.send_to(&question("www.a.test"), dns).unwrap();
+        socket.recv(&mut [0; 512]).is_ok()
+    };
+    eventually("an answer", ask);
+    // A reload that has much to complain about goes by as well.
+    std::fs::write(home.path().join("zones/a.test.zone"), "nonsense\n".repeat(50)).unwrap();
+    let reload = Command::new(PHAROS)
+        .args(["zone", "reload", "--control"])
+        .arg(home.path().join("control.sock"))
+        .output()
+        .unwrap();
+    assert_eq!(reload.status.code(), Some(3));
+    assert!(ask());
+    assert!(child.try_wait().unwrap().is_none(), "it still runs");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
 #[test]
 fn what_cannot_start_says_why() {
     let server = Server::start(&[("a.test.zone", &zone("a.test.", 1, "192.0.2.1"))], &[]);
