@@ -354,8 +354,11 @@ fn a_killed_server_starts_again_with_the_same_socket() {
 #[test]
 fn a_full_disk_does_not_stop_answers() {
     let home = write_zones(&[("a.test.zone", &zone("a.test.", 1, "192.0.2.1"))]);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     // A free port, for there will be no output to read one from.
-    let dns = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let dns = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    assert_ne!(dns.port(), socket.local_addr().unwrap().port());
     let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let mut child = Command::new(PHAROS)
         .args(["serve", "--listen", &dns.to_string(), "--admin", "127.0.0.1:0", "--zones"])
@@ -366,8 +369,6 @@ fn a_full_disk_does_not_stop_answers() {
         .stderr(full())
         .spawn()
         .unwrap();
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let ask = || {
         socket.send_to(&question("www.a.test"), dns).unwrap();
         socket.recv(&mut [0; 512]).is_ok()
