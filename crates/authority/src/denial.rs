@@ -142,7 +142,11 @@ impl<'z> Nsec3<'z> {
             }
             Absence::WildcardType { name, closest } => {
                 let closest = self.add_encloser(&mut proof, name, closest);
-                proof.add(self.matching(Wildcard::below(closest).labels()));
+                // A wildcard that is only a step to an unsigned delegation may
+                // have no record of its own; then its span is all there is.
+                let wildcard = Wildcard::below(closest);
+                let own = self.matching(wildcard.labels());
+                proof.add(own.or_else(|| self.covering(wildcard.labels())));
             }
         }
         proof

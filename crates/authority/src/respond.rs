@@ -167,6 +167,12 @@ pub fn answer(
     };
     let mut opt = opt_reply(query, settings, transport, cookie.as_ref());
     let limit = limit(query, settings, transport).min(out.len());
+    // A long identity beside a long name and a cookie does not fit 512 octets.
+    if let Some(opt) = &mut opt
+        && query.question_end() + opt.len() > limit
+    {
+        opt.nsid = None;
+    }
     let room = limit.saturating_sub(opt.as_ref().map_or(0, OptReply::len));
     let mut answer = Answer {
         context,
@@ -261,6 +267,8 @@ struct ProofRecord<'z> {
     set: Set<'z>,
     labels: &'z [u8],
     apex_at: usize,
+    /// In the message already; kept so that it is not sent again.
+    is_sent: bool,
 }
 
 /// Where the name that is being looked up stands in the message.
@@ -404,6 +412,12 @@ impl<'a> Answer<'a, '_> {
     /// Records with their signatures, if wanted; a proof if from a wildcard.
     #[inline]
     fn put_answer(&mut self, name: &QueryName, found: &Found<'a>, set: Set<'a>, from: From) {
+        // The chain may end at a DNAME that it passed.
+        if let Some(trail) = &self.trail
+            && trail.is_redirect(set)
+        {
+            return;
+        }
         let start = self.put_set(name, found, set, from);
         if let Some(start) = start {
             self.put_pending();
@@ -453,6 +467,12 @@ impl<'a> Answer<'a, '_> {
         for (_, set) in node.sets() {
             let Some(block) = set.signatures() else { continue };
             count += 1;
+            if self.query.wants_dnssec()
+                && let Some(trail) = &self.trail
+                && trail.is_redirect(set)
+            {
+                continue;
+            }
             if self.reply.put(Section::Answer, &block, owner, found.apex_at, None).is_none() {
                 self.reply.truncate();
             }
@@ -605,7 +625,12 @@ impl<'a> Answer<'a, '_> {
                     continue;
                 }
                 let node = found.image.node(additional.node);
-                let owner = owner_of(start + additional.target_at, node);
+                let Some(owner) = owner_of(start + additional.target_at, node) else {
+                    if wanted {
+                        return self.reply.truncate();
+                    }
+                    continue;
+                };
                 for addresses in node.addresses() {
                     let block = addresses.block(false);
                     let put =
@@ -625,9 +650,10 @@ impl<'a> Answer<'a, '_> {
         for additional in set.additionals() {
             let node = found.image.node(additional.node);
             let owner = match additional.target_at {
-                0 => Owner::At(found.name_at()),
+                0 => Some(Owner::At(found.name_at())),
                 at => owner_of(start + at, node),
             };
+            let Some(owner) = owner else { continue };
             for addresses in node.addresses() {
                 let block = addresses.block(signed);
                 self.reply.put(Section::Additional, &block, owner, found.apex_at, None);
@@ -656,7 +682,10 @@ impl<'a> Answer<'a, '_> {
     #[inline]
     fn put_pending(&mut self) {
         let Some(trail) = &mut self.trail else { return };
-        for proof in trail.proofs.iter_mut().map_while(Option::take) {
+        for proof in trail.proofs.iter_mut().map_while(Option::as_mut) {
+            if std::mem::replace(&mut proof.is_sent, true) {
+                continue;
+            }
             let block = proof.set.block(true);
             let owner = Owner::Below(proof.labels);
             if self.reply.put(Section::Authority, &block, owner, proof.apex_at, None).is_none() {
@@ -704,9 +733,13 @@ impl<'a> Answer<'a, '_> {
     }
 }
 
-/// The owner of addresses whose name stands at `at`, if a pointer gets there.
-fn owner_of(at: usize, node: Node<'_>) -> Owner<'_> {
-    if at <= POINTER_MAX { Owner::At(at) } else { Owner::Below(node.relative()) }
+/// The owner of addresses whose name stands at `at`: a pointer, if one gets
+/// there, or the labels of the node; `None` if these are a wildcard's.
+fn owner_of(at: usize, node: Node<'_>) -> Option<Owner<'_>> {
+    if at <= POINTER_MAX {
+        return Some(Owner::At(at));
+    }
+    (!node.relative().starts_with(b"\x01*")).then(|| Owner::Below(node.relative()))
 }
 
 impl<'z> Trail<'z> {
@@ -714,7 +747,12 @@ impl<'z> Trail<'z> {
     fn add_proof(&mut self, found: &Found<'z>, absence: Absence<'_>) {
         for node in prove(found.image, absence).nodes() {
             let Some(set) = node.set(proof_type(found.image)) else { continue };
-            let proof = ProofRecord { set, labels: node.relative(), apex_at: found.apex_at };
+            let proof = ProofRecord {
+                set,
+                labels: node.relative(),
+                apex_at: found.apex_at,
+                is_sent: false,
+            };
             for place in &mut self.proofs {
                 match place {
                     Some(known) if known.set.is_same(set) => break,
@@ -726,6 +764,11 @@ impl<'z> Trail<'z> {
                 }
             }
         }
+    }
+
+    /// True if `set` is a DNAME set sent already.
+    fn is_redirect(&self, set: Set<'_>) -> bool {
+        self.redirects.iter().flatten().any(|known| known.is_same(set))
     }
 
     /// Notes that a DNAME set is sent; false if it was already.

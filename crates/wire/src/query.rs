@@ -128,6 +128,7 @@ impl Query {
     pub fn read(&mut self, message: &[u8]) -> Verdict {
         self.edns = None;
         self.question_end = HEADER_LEN as u16;
+        (self.qtype, self.qclass) = (0, 0);
         let Some(header) = message.first_chunk::<HEADER_LEN>() else {
             return Verdict::Drop(DropReason::Short);
         };

@@ -23,8 +23,8 @@ pub(super) struct Rendering {
     pub fixups: Vec<u16>,
     /// Lowered targets and where they stand in `octets`, for addresses.
     pub targets: Vec<(u16, Vec<u8>)>,
-    /// Starts of names written in full: (place, lowered name).
-    written: Vec<(u16, Vec<u8>)>,
+    /// Names written: place, octets of labels that stand there, lowered name.
+    written: Vec<(u16, usize, Vec<u8>)>,
 }
 
 /// Names in the data of these types may be compressed (RFC 3597, 4) and
@@ -136,7 +136,7 @@ impl Rendering {
             at = end;
         }
         if at > 0 && start <= BLOCK_POINTER_MAX {
-            self.written.push((start as u16, lowered));
+            self.written.push((start as u16, at, lowered));
         }
     }
 
@@ -145,27 +145,13 @@ impl Rendering {
             return Some(0);
         }
         // Bounded: a set of thousands of names must not take quadratic time.
-        self.written.iter().rev().take(16).find_map(|(place, name)| {
-            let skip = suffix_start(name, suffix)?;
+        self.written.iter().rev().take(16).find_map(|(place, inline, name)| {
             // The part of `name` that was itself written as a pointer does
             // not stand there; only labels written out can be pointed at.
+            let skip = suffix_start(name, suffix).filter(|skip| skip < inline)?;
             let local = *place as usize + skip;
-            let is_label =
-                self.octets.get(local) == Some(&suffix[0]) && self.stands_at(local, suffix);
-            (is_label && local <= BLOCK_POINTER_MAX).then_some(LOCAL | local as u16)
+            (local <= BLOCK_POINTER_MAX).then_some(LOCAL | local as u16)
         })
-    }
-
-    /// True if the first label of `suffix` stands at `local`.
-    fn stands_at(&self, local: usize, suffix: &[u8]) -> bool {
-        let end = 1 + suffix[0] as usize;
-        self.octets
-            .get(local..local + end)
-            .is_some_and(|octets| octets.eq_ignore_ascii_case(&suffix[..end]))
-            && self.fixups.iter().all(|&fixup| {
-                let fixup = fixup as usize;
-                fixup + 2 <= local || fixup >= local + end
-            })
     }
 }
 

@@ -213,7 +213,10 @@ impl Tree {
                 .cmp(&b.apart)
                 .then_with(|| if a.key == b.key { 0.cmp(&0) } else { key(a).cmp(key(b)) })
                 .then_with(|| (a.rtype, a.is_signature).cmp(&(b.rtype, b.is_signature)))
-                .then_with(|| data(a).cmp(data(b)))
+                .then_with(|| match a.is_signature {
+                    true => data(a).cmp(data(b)),
+                    false => cmp_data(a.rtype, data(a), data(b)),
+                })
                 .then_with(|| a.index.cmp(&b.index))
         });
     }
@@ -464,6 +467,18 @@ fn last_label_before(name: &[u8], end: usize) -> usize {
             return at;
         }
         at = next;
+    }
+}
+
+/// Order of record data that puts what is the same side by side.
+fn cmp_data(rtype: u16, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+    match super::render::names_at(rtype) {
+        Some(start) if a.len() > start && b.len() > start => {
+            let lowered = |octet: &u8| octet.to_ascii_lowercase();
+            let names = a[start..].iter().map(lowered).cmp(b[start..].iter().map(lowered));
+            a[..start].cmp(&b[..start]).then(names).then_with(|| a.cmp(b))
+        }
+        _ => a.cmp(b),
     }
 }
 
