@@ -45,6 +45,18 @@ pub fn check(walk: &Walk<'_>, qtype: u16, answer: &Answer) -> Proof {
     }
 }
 
+/// True if no NSEC3 of the zone can prove that the name at the end of `walk` is missing, because
+/// its closest encloser is an empty name that opt-out left without a record (RFC 5155 7.1).
+pub fn has_no_proof(walk: &Walk<'_>) -> bool {
+    let End::NxDomain { zone, name } = &walk.end else { return false };
+    if !zone.is_signed() || zone.denial == Denial::Nsec {
+        return false;
+    }
+    let none = BTreeSet::new();
+    let records = Records::new(zone, &none);
+    records.is_below_hidden_encloser(name, &records.provable(name).0)
+}
+
 /// The records that deny, of one zone.
 struct Records<'a> {
     zone: &'a ZoneTruth,
@@ -114,8 +126,17 @@ impl<'a> Records<'a> {
         }
         ok_or(self.matching(&encloser).is_some(), || format!("no NSEC3 matches {encloser}"))?;
         ok_or(self.covering(&next).is_some(), || format!("no NSEC3 covers {next}"))?;
+        if self.is_below_hidden_encloser(name, &encloser) {
+            return Ok(());
+        }
         let wild = |wild: &Name| self.covering(wild).is_some();
         ok_or(wildcard.as_ref().is_none_or(wild), || format!("no NSEC3 covers *.{encloser}"))
+    }
+
+    /// The real closest encloser is an empty name that opt-out left without a record, so the
+    /// wildcard below the provable one, which does not apply, cannot be denied: it may exist.
+    fn is_below_hidden_encloser(&self, name: &Name, provable: &Name) -> bool {
+        !self.is_nsec() && self.existing_encloser(name).0 != *provable
     }
 
     fn existing_encloser(&self, name: &Name) -> (Name, Name) {

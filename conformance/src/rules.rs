@@ -2,7 +2,7 @@
 //! looks at one [`Atom`] in its [`Case`]; what Pharos itself sends is judged by
 //! [`crate::invariants`] as well, so a rule never hides a wrong answer, only a right difference.
 
-use crate::answer::{FLAG_AD, FLAG_CD, FLAG_TC, Rr, Section};
+use crate::answer::{FLAG_AA, FLAG_AD, FLAG_CD, FLAG_TC, Rr, Section};
 use crate::compare::{Atom, Case};
 use crate::denial;
 use crate::invariants;
@@ -89,6 +89,24 @@ pub const RULES: &[Rule] = &[
         clause: "RFC 4035 3.1.3, RFC 5155 7.2",
         why: "what the peer sends is not a proof; ours is",
         accepts: denial_short,
+    },
+    Rule {
+        name: "no-proof-exists",
+        clause: "RFC 5155 7.1, 7.2.2",
+        why: "opt-out left the closest encloser without a record, so absence cannot be proved; \
+              Knot then leaves the authority section and AA out",
+        accepts: |case, atom| {
+            denial::has_no_proof(case.walk)
+                && match atom {
+                    Atom::Flag { bit: FLAG_AA, ours: true } => {
+                        case.theirs.section(Section::Authority).is_empty()
+                    }
+                    Atom::OnlyOurs { section: Section::Authority, .. } => {
+                        case.theirs.section(Section::Authority).is_empty()
+                    }
+                    _ => is_denial(atom),
+                }
+        },
     },
     Rule {
         name: "chain-servfail",
