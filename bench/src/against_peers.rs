@@ -37,11 +37,12 @@ const FOREIGN_SHARE_MAX: f64 = 0.10;
 
 #[derive(Debug, Args)]
 pub struct AuthorityArgs {
-    /// Interleaved rounds of each scenario.
-    #[arg(long, default_value_t = 3)]
+    /// Interleaved rounds of each scenario; ratios are medians over them.
+    #[arg(long, default_value_t = 9)]
     rounds: usize,
-    /// Seconds of each server in each round; from 3 the CPU figures are fine.
-    #[arg(long, default_value_t = 5.0)]
+    /// Seconds of each server in each round. Many short rounds beat few long ones: a noisy machine
+    /// is then noisy for all servers alike.
+    #[arg(long, default_value_t = 2.0)]
     seconds: f64,
     /// Zones of the scenario `million`.
     #[arg(long, default_value_t = 1_000_000)]

@@ -91,6 +91,16 @@ impl ServerResult {
     }
 }
 
+impl ServerResult {
+    /// CPU per answer in units of `other`'s: the median over the rounds, each compared with the
+    /// other's round next to it, so that a machine that slows down for a while slows both.
+    fn cpu_ratio(&self, other: &ServerResult) -> Option<f64> {
+        let cpu = |round: &Round| round.per_answer(round.cpu.total_secs());
+        let pairs = self.rounds.iter().zip(&other.rounds);
+        Spread::of(pairs.map(|(own, other)| cpu(own) / cpu(other))).map(|spread| spread.median)
+    }
+}
+
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Round {
     pub answers: u64,
@@ -140,14 +150,14 @@ pub fn bars(scenarios: &[ScenarioResult], starts: &[StartResult]) -> Vec<Bar> {
     for scenario in scenarios {
         let Some(pharos) = scenario.server(Kind::Pharos) else { continue };
         let name = scenario.scenario.name();
-        let own = pharos.cpu_micros_per_answer.median;
-        let cpu = |kind| scenario.server(kind).map(|result| result.cpu_micros_per_answer.median);
-        if let Some(best) = better(cpu(Kind::Knot), cpu(Kind::Nsd)) {
-            let name = format!("{name}: CPU / better peer");
-            bars.push(Bar::new(name, own / best, CPU_PEER_RATIO_MAX));
+        let ratio = |kind| scenario.server(kind).and_then(|other| pharos.cpu_ratio(other));
+        // The better peer is the one that Pharos compares worse with.
+        let peers = ratio(Kind::Knot).into_iter().chain(ratio(Kind::Nsd));
+        if let Some(worst) = peers.max_by(f64::total_cmp) {
+            bars.push(Bar::new(format!("{name}: CPU / better peer"), worst, CPU_PEER_RATIO_MAX));
         }
-        if let Some(floor) = cpu(Kind::Floor) {
-            bars.push(Bar::new(format!("{name}: CPU / floor"), own / floor, CPU_FLOOR_RATIO_MAX));
+        if let Some(floor) = ratio(Kind::Floor) {
+            bars.push(Bar::new(format!("{name}: CPU / floor"), floor, CPU_FLOOR_RATIO_MAX));
         }
         let user = pharos.user_micros_per_answer.median;
         bars.push(Bar::new(format!("{name}: user µs"), user, USER_MICROS_MAX));
@@ -209,10 +219,10 @@ fn render_scenario(text: &mut String, scenario: &ScenarioResult) {
     );
     let pharos = scenario.server(Kind::Pharos);
     for result in &scenario.servers {
-        let ratio = pharos.filter(|_| result.server != Kind::Pharos).map_or(String::new(), |own| {
-            let ratio = own.cpu_micros_per_answer.median / result.cpu_micros_per_answer.median;
-            format!("{ratio:.2}")
-        });
+        let ratio = pharos
+            .filter(|_| result.server != Kind::Pharos)
+            .and_then(|own| own.cpu_ratio(result))
+            .map_or(String::new(), |ratio| format!("{ratio:.2}"));
         let _ = writeln!(
             text,
             "  {:<8}{:>11.0}  {:>22}  {:>22}{:>6.0}%{:>8}{:>11}",
