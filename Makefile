@@ -52,7 +52,7 @@ bench-instructions:
 
 SECONDS ?= 60
 fuzz:
-	scripts/need build
+	scripts/need build fuzz
 	fuzz/run $(SECONDS)
 
 clean:

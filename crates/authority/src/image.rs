@@ -124,12 +124,6 @@ impl Image {
         u64_at(&self.0, AT_HASH)
     }
 
-    /// Octets of the zone's name.
-    #[inline]
-    pub fn origin_len(&self) -> usize {
-        self.0[AT_ORIGIN_LEN] as usize
-    }
-
     /// Number of records.
     pub fn records(&self) -> usize {
         u32_at(&self.0, AT_RECORDS) as usize

@@ -10,11 +10,6 @@ impl Generation {
     pub fn next(self) -> Self {
         Generation(self.0 + 1)
     }
-
-    /// As a plain number, for metrics and messages.
-    pub fn number(self) -> u64 {
-        self.0
-    }
 }
 
 impl fmt::Display for Generation {

@@ -67,6 +67,8 @@ pub struct Counters {
     pub sent_len: Counter,
     /// Answers that the system did not take.
     pub send_errors: Counter,
+    /// Batches lost to a bug.
+    pub panics: Counter,
     /// Microseconds from a batch's arrival to its departure.
     pub latency_us: Histogram<LATENCY_BUCKETS>,
     pub top_zones: Top<TOP_ZONES>,
@@ -84,6 +86,7 @@ impl Counters {
             received_len: Counter::default(),
             sent_len: Counter::default(),
             send_errors: Counter::default(),
+            panics: Counter::default(),
             latency_us: Histogram::default(),
             top_zones: Top::default(),
             sampled: Counter::default(),

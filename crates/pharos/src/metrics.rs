@@ -68,6 +68,8 @@ fn traffic(page: &mut Page, via: Via, counters: &[&Counters]) {
     page.line("pharos_truncated_total", &[transport], sum(&|c| c.truncated.get()));
     page.head("pharos_send_errors_total", "counter", "Answers that the system did not take.");
     page.line("pharos_send_errors_total", &[transport], sum(&|c| c.send_errors.get()));
+    page.head("pharos_panics_total", "counter", "Batches lost to a bug; please report.");
+    page.line("pharos_panics_total", &[transport], sum(&|c| c.panics.get()));
     page.head("pharos_received_bytes_total", "counter", "Octets of questions.");
     page.line("pharos_received_bytes_total", &[transport], sum(&|c| c.received_len.get()));
     page.head("pharos_sent_bytes_total", "counter", "Octets of answers.");

@@ -265,16 +265,26 @@ fn bad_zones_are_reported_whole_and_answered_with_servfail() {
         ),
         ("worse.test.zone", "garbage here\n"),
     ];
-    let server = Server::start(&files, &[]);
-    assert!(server.ready.contains("2 bad zone files"), "{}", server.ready);
+    // Not readable, whoever asks: a directory.
+    let home = write_zones(&files);
+    std::fs::create_dir(home.path().join("zones/unread.test.zone")).unwrap();
+    let server = Server::start_in(home, &[]).ok().unwrap();
+    assert!(server.ready.contains("3 bad zone files"), "{}", server.ready);
+    assert_eq!(server.ask("www.unread.test").0, 2);
     assert_eq!(server.ask("www.good.test").0, 0);
     assert_eq!(server.ask("www.bad.test").0, 2);
     assert_eq!(server.ask("www.worse.test").0, 2);
     let log = server.log();
-    for part in ["bad.test.zone:4:6: ", "bad.test.zone:5:8: ", "worse.test.zone:1:", "accepted: "] {
+    for part in [
+        "bad.test.zone:4:6: ",
+        "bad.test.zone:5:8: ",
+        "worse.test.zone:1:",
+        "unread.test.zone: error: the file cannot be read: it is not a regular file",
+        "accepted: ",
+    ] {
         assert!(log.contains(part), "{part} in {log}");
     }
-    assert!(server.http("/metrics").1.contains("pharos_zones_broken 2\n"));
+    assert!(server.http("/metrics").1.contains("pharos_zones_broken 3\n"));
     assert_eq!(server.stop(), Some(3), "the exit code says that zones were bad");
     let output = Server::start_in(write_zones(&files), &["--strict"]).err().unwrap();
     assert_eq!(output.status.code(), Some(1));

@@ -16,8 +16,7 @@ pub const LABELS_MAX: usize = 127;
 
 /// A well-formed absolute name in uncompressed wire form.
 ///
-/// Equality is by octet; compare names that were lowered, or use
-/// [`Name::eq_ignore_case`].
+/// Equality is by octet: compare names that were lowered.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Name<'a>(&'a [u8]);
 
@@ -106,16 +105,6 @@ impl<'a> Name<'a> {
             at += 1 + self.0[at] as usize;
         }
         (at == cut).then(|| &self.0[..cut])
-    }
-
-    /// True if the leftmost label is `*`.
-    pub fn is_wildcard(self) -> bool {
-        self.0.starts_with(b"\x01*")
-    }
-
-    /// Equality as DNS sees it (RFC 4343).
-    pub fn eq_ignore_case(self, other: Name<'_>) -> bool {
-        self.0.eq_ignore_ascii_case(other.0)
     }
 
     /// Canonical order (RFC 4034, 6.1): by label from the right, each label

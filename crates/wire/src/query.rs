@@ -265,12 +265,6 @@ impl QueryName {
         debug_assert!(taken.is_some());
     }
 
-    /// The lowered name.
-    #[inline]
-    pub fn as_name(&self) -> Name<'_> {
-        Name::from_trusted(self.as_bytes())
-    }
-
     /// The lowered octets, the root label included.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {

@@ -10,6 +10,7 @@ mod mmsg;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -99,8 +100,18 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Answers until told to stop.
+    /// Answers until told to stop. A panic is our bug, and costs the batch it
+    /// happened in; the thread goes on, because everybody else still asks.
     pub fn run(self) {
+        while !self.stop.load(Ordering::Relaxed) {
+            if catch_unwind(AssertUnwindSafe(|| self.answer_all())).is_err() {
+                self.counters.panics.add(1);
+                tracing::error!("an answering thread failed and goes on; this is a bug");
+            }
+        }
+    }
+
+    fn answer_all(&self) {
         let mut view = self.publisher.view();
         let hasher = *self.publisher.hasher();
         let payload = view.load().settings.udp_payload as usize;

@@ -1,274 +1,34 @@
-//! A question to the octets of its answer.
-//!
-//! The steps follow RFC 1034, 4.3.2: find the zone, look the name up, follow
-//! aliases through the zones of this server, then fill answer, authority and
-//! additional section in this order. Nothing is allocated, nothing waits, and
-//! nothing outside the arguments is read: the same question at the same time
-//! gets the same answer.
+//! The steps of an answer, section by section.
 
-use std::net::IpAddr;
-
-use wire::cookie::{CookieSecrets, ReplyCookie};
-use wire::edns::PAYLOAD_MIN;
-use wire::name::NAME_LEN_MAX;
 use wire::query::HEADER_LEN;
-use wire::reply::{MESSAGE_LEN_MAX, POINTER_MAX, RECORD_HEAD_LEN};
-use wire::{
-    DropReason, ExtendedError, Name, OptReply, Owner, Query, QueryName, Rcode, Reply, Section,
-    Verdict, class, rtype,
-};
+use wire::reply::{POINTER_MAX, RECORD_HEAD_LEN};
+use wire::{ExtendedError, Name, Owner, Query, QueryName, Rcode, Reply, Section, class, rtype};
 
-use crate::catalog::Catalog;
-use crate::denial::{Absence, PROOF_LEN_MAX, proof_type, prove};
-use crate::hash::{NameHasher, SuffixHashes};
+use super::trail::Trail;
+use super::{CHAIN_LEN_MAX, Context, Target};
+use crate::denial::Absence;
+use crate::hash::SuffixHashes;
 use crate::image::{Image, Node, Set, Why};
 use crate::lookup::{From, Lookup, lookup};
 
-/// Links of a chain of aliases that are followed; then the answer ends.
-pub const CHAIN_LEN_MAX: usize = 16;
-/// A chain also ends where its answer has grown past this, so that every name
-/// in it can still be pointed at.
+/// A chain of aliases also ends where its answer has grown past this, so that
+/// every name in it can still be pointed at.
 const CHAIN_OCTETS_MAX: usize = 6 * 1024;
-/// Records of proofs that one answer carries: one for each wildcard on the
-/// way, and those of the end.
-const PROOFS_MAX: usize = CHAIN_LEN_MAX + PROOF_LEN_MAX;
-
-/// What a server says of itself, and how.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Largest UDP answer, whatever the asker would take.
-    pub udp_payload: u16,
-    /// Answer to NSID, `id.server` and `hostname.bind`; `None` says nothing.
-    pub identity: Option<String>,
-    /// Answer to `version.bind` and `version.server`; `None` says nothing.
-    pub version: Option<String>,
-    /// Secrets for DNS cookies; without them cookies are ignored.
-    pub cookies: Option<CookieSecrets>,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        // 1232 fits any path without fragments (DNS flag day 2020).
-        Settings { udp_payload: 1232, identity: None, version: None, cookies: None }
-    }
-}
-
-/// How a question came.
-#[derive(Clone, Copy, Debug)]
-pub enum Transport {
-    /// In a datagram.
-    Udp,
-    /// Over a connection that is kept this long when idle, in units of 100 ms.
-    Tcp { idle_100ms: u16 },
-}
-
-/// What happened to one message, for counters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    /// The code sent, or why nothing was.
-    pub result: Result<Rcode, DropReason>,
-    /// Hash of the zone's name, 0 if there was none.
-    pub zone: u64,
-    /// Octets written.
-    pub len: usize,
-    /// The answer said that it is not all.
-    pub truncated: bool,
-}
-
-/// Everything an answer depends on besides the question.
-#[derive(Clone, Copy, Debug)]
-pub struct Context<'c> {
-    /// The zones.
-    pub catalog: &'c Catalog,
-    /// The keys that the catalogue's names are hashed with.
-    pub hasher: &'c NameHasher,
-    /// What the server says of itself.
-    pub settings: &'c Settings,
-    /// Unix time, for cookies.
-    pub now_secs: u32,
-}
-
-/// Buffers for one question, used again for the next.
-#[derive(Clone, Debug, Default)]
-pub struct Scratch {
-    /// The question being answered.
-    pub query: Query,
-    hashes: SuffixHashes,
-    alias: QueryName,
-    target: Target,
-}
-
-/// The name that an alias leads to, in wire form.
-#[derive(Clone, Debug)]
-struct Target {
-    octets: [u8; NAME_LEN_MAX],
-    len: usize,
-}
-
-impl Default for Target {
-    fn default() -> Self {
-        Target { octets: [0; NAME_LEN_MAX], len: 0 }
-    }
-}
-
-impl Target {
-    /// Puts the parts of a name together; false if they are too long for one.
-    fn set(&mut self, parts: [&[u8]; 2]) -> bool {
-        self.len = parts[0].len() + parts[1].len();
-        if self.len > NAME_LEN_MAX {
-            return false;
-        }
-        self.octets[..parts[0].len()].copy_from_slice(parts[0]);
-        self.octets[parts[0].len()..self.len].copy_from_slice(parts[1]);
-        true
-    }
-
-    fn as_bytes(&self) -> &[u8] {
-        &self.octets[..self.len]
-    }
-}
-
-/// Reads `request` and writes its answer into `out`, which has room for the
-/// largest answer of the transport.
-#[inline]
-pub fn respond(
-    context: &Context<'_>,
-    scratch: &mut Scratch,
-    request: &[u8],
-    from: IpAddr,
-    transport: Transport,
-    out: &mut [u8],
-) -> Outcome {
-    let verdict = scratch.query.read(request);
-    answer(context, scratch, verdict, request, from, transport, out)
-}
-
-/// Writes the answer to the question in `scratch`, which `verdict` was passed
-/// on.
-pub fn answer(
-    context: &Context<'_>,
-    scratch: &mut Scratch,
-    verdict: Verdict,
-    request: &[u8],
-    from: IpAddr,
-    transport: Transport,
-    out: &mut [u8],
-) -> Outcome {
-    if let Verdict::Drop(reason) = verdict {
-        return Outcome { result: Err(reason), zone: 0, len: 0, truncated: false };
-    }
-    let Scratch { query, hashes, alias, target } = scratch;
-    let settings = context.settings;
-    let cookie = match (&query.edns, &settings.cookies) {
-        (Some(edns), Some(secrets)) => {
-            edns.cookie.map(|cookie| secrets.answer(&cookie, from, context.now_secs))
-        }
-        _ => None,
-    };
-    let mut opt = opt_reply(query, settings, transport, cookie.as_ref());
-    let limit = limit(query, settings, transport).min(out.len());
-    // A long identity beside a long name and a cookie does not fit 512 octets.
-    if let Some(opt) = &mut opt
-        && query.question_end() + opt.len() > limit
-    {
-        opt.nsid = None;
-    }
-    let room = limit.saturating_sub(opt.as_ref().map_or(0, OptReply::len));
-    let mut answer = Answer {
-        context,
-        query,
-        hashes,
-        target,
-        reply: Reply::start(out, request, query, room),
-        rcode: Rcode::NoError,
-        authoritative: false,
-        error: None,
-        zone: 0,
-        trail: None,
-    };
-    match verdict {
-        Verdict::Reply(rcode) => answer.refuse(rcode, None),
-        _ if query.is_internet() => answer.resolve(alias),
-        _ => answer.resolve_chaos(),
-    }
-    let Answer { reply, rcode, authoritative, error, zone, .. } = answer;
-    if let Some(opt) = &mut opt {
-        opt.rcode = rcode;
-        opt.error = error;
-        // The reason is a courtesy: it may not push the answer past its limit.
-        if reply.position() + opt.len() > limit {
-            opt.error = None;
-        }
-    }
-    let truncated = reply.is_truncated();
-    let len = reply.finish(query, rcode, authoritative, opt);
-    Outcome { result: Ok(rcode), zone, len, truncated }
-}
-
-/// Octets that the answer may have.
-fn limit(query: &Query, settings: &Settings, transport: Transport) -> usize {
-    match (transport, &query.edns) {
-        (Transport::Tcp { .. }, _) => MESSAGE_LEN_MAX,
-        (Transport::Udp, None) => PAYLOAD_MIN as usize,
-        (Transport::Udp, Some(edns)) => {
-            edns.payload.clamp(PAYLOAD_MIN, settings.udp_payload.max(PAYLOAD_MIN)) as usize
-        }
-    }
-}
-
-fn opt_reply<'a>(
-    query: &Query,
-    settings: &'a Settings,
-    transport: Transport,
-    cookie: Option<&'a ReplyCookie>,
-) -> Option<OptReply<'a>> {
-    let edns = query.edns.as_ref()?;
-    Some(OptReply {
-        payload: settings.udp_payload,
-        dnssec_ok: edns.dnssec_ok,
-        rcode: Rcode::NoError,
-        nsid: settings.identity.as_deref().filter(|_| edns.nsid).map(str::as_bytes),
-        cookie: cookie.map(|cookie| &cookie.value),
-        keepalive: match transport {
-            Transport::Tcp { idle_100ms } if edns.keepalive => Some(idle_100ms),
-            _ => None,
-        },
-        error: None,
-    })
-}
 
 /// An answer on its way.
-struct Answer<'a, 'b> {
+pub(super) struct Answer<'a, 'b> {
     context: &'a Context<'a>,
     query: &'a Query,
     hashes: &'a mut SuffixHashes,
     target: &'a mut Target,
-    reply: Reply<'b>,
-    rcode: Rcode,
-    authoritative: bool,
-    error: Option<ExtendedError>,
-    zone: u64,
+    pub reply: Reply<'b>,
+    pub rcode: Rcode,
+    pub authoritative: bool,
+    pub error: Option<ExtendedError>,
+    /// Hash of the name of the zone that answers, 0 if none does.
+    pub zone: u64,
     /// Only made for answers that need it: it is larger than most answers.
     trail: Option<Trail<'a>>,
-}
-
-/// What an answer must remember on its way.
-struct Trail<'z> {
-    /// Proofs, kept until the answer section is complete.
-    proofs: [Option<ProofRecord<'z>>; PROOFS_MAX],
-    /// DNAME sets sent already.
-    redirects: [Option<Set<'z>>; CHAIN_LEN_MAX + 1],
-}
-
-/// An NSEC or NSEC3 set, the labels of its owner, and where the zone's own
-/// name stands in the message.
-#[derive(Clone, Copy)]
-struct ProofRecord<'z> {
-    set: Set<'z>,
-    labels: &'z [u8],
-    apex_at: usize,
-    /// In the message already; kept so that it is not sent again.
-    is_sent: bool,
 }
 
 /// Where the name that is being looked up stands in the message.
@@ -302,7 +62,28 @@ impl Found<'_> {
     }
 }
 
-impl<'a> Answer<'a, '_> {
+impl<'a, 'b> Answer<'a, 'b> {
+    pub fn new(
+        context: &'a Context<'a>,
+        query: &'a Query,
+        hashes: &'a mut SuffixHashes,
+        target: &'a mut Target,
+        reply: Reply<'b>,
+    ) -> Self {
+        Answer {
+            context,
+            query,
+            hashes,
+            target,
+            reply,
+            rcode: Rcode::NoError,
+            authoritative: false,
+            error: None,
+            zone: 0,
+            trail: None,
+        }
+    }
+
     /// Where the name at `place` stands from its octet `skip` on.
     #[inline]
     fn locate(&self, place: Place, skip: usize) -> usize {
@@ -312,13 +93,14 @@ impl<'a> Answer<'a, '_> {
         }
     }
 
-    fn refuse(&mut self, rcode: Rcode, error: Option<ExtendedError>) {
+    /// Answers with a code alone.
+    pub fn refuse(&mut self, rcode: Rcode, error: Option<ExtendedError>) {
         self.rcode = rcode;
         self.error = error;
     }
 
     /// Answers a question of the Internet class.
-    fn resolve(&mut self, alias: &mut QueryName) {
+    pub fn resolve(&mut self, alias: &mut QueryName) {
         let query = self.query;
         match self.step(query.name(), Place::Question) {
             Step::Done => {}
@@ -612,7 +394,7 @@ impl<'a> Answer<'a, '_> {
     fn prove_unsigned(&mut self, name: &QueryName, found: &Found<'a>, label: usize) {
         let end = name.label_start(found.apex);
         let cut = &name.as_bytes()[name.label_start(label)..end];
-        self.trail().add_proof(found, Absence::Type { name: cut });
+        self.trail().add_proof(found.image, found.apex_at, Absence::Type { name: cut });
         self.put_pending();
     }
 
@@ -675,17 +457,14 @@ impl<'a> Answer<'a, '_> {
         let end = name.label_start(found.apex);
         let octets = name.as_bytes();
         let absence = absence(&octets[..end], &octets[name.label_start(closest)..end]);
-        self.trail().add_proof(found, absence);
+        self.trail().add_proof(found.image, found.apex_at, absence);
     }
 
     /// Puts the proofs noted so far into the authority section.
     #[inline]
     fn put_pending(&mut self) {
         let Some(trail) = &mut self.trail else { return };
-        for proof in trail.proofs.iter_mut().map_while(Option::as_mut) {
-            if std::mem::replace(&mut proof.is_sent, true) {
-                continue;
-            }
+        for proof in trail.unsent_proofs() {
             let block = proof.set.block(true);
             let owner = Owner::Below(proof.labels);
             if self.reply.put(Section::Authority, &block, owner, proof.apex_at, None).is_none() {
@@ -695,15 +474,12 @@ impl<'a> Answer<'a, '_> {
     }
 
     fn trail(&mut self) -> &mut Trail<'a> {
-        self.trail.get_or_insert(Trail {
-            proofs: [None; PROOFS_MAX],
-            redirects: [None; CHAIN_LEN_MAX + 1],
-        })
+        self.trail.get_or_insert(Trail::NEW)
     }
 
     /// Questions of the CHAOS class about the server itself (RFC 4892).
     #[cold]
-    fn resolve_chaos(&mut self) {
+    pub fn resolve_chaos(&mut self) {
         let name = self.query.name().as_bytes();
         let settings = self.context.settings;
         let text = match (self.query.qclass, name) {
@@ -740,51 +516,6 @@ fn owner_of(at: usize, node: Node<'_>) -> Option<Owner<'_>> {
         return Some(Owner::At(at));
     }
     (!node.relative().starts_with(b"\x01*")).then(|| Owner::Below(node.relative()))
-}
-
-impl<'z> Trail<'z> {
-    /// Notes the records that prove `absence`, none twice.
-    fn add_proof(&mut self, found: &Found<'z>, absence: Absence<'_>) {
-        for node in prove(found.image, absence).nodes() {
-            let Some(set) = node.set(proof_type(found.image)) else { continue };
-            let proof = ProofRecord {
-                set,
-                labels: node.relative(),
-                apex_at: found.apex_at,
-                is_sent: false,
-            };
-            for place in &mut self.proofs {
-                match place {
-                    Some(known) if known.set.is_same(set) => break,
-                    Some(_) => {}
-                    None => {
-                        *place = Some(proof);
-                        break;
-                    }
-                }
-            }
-        }
-    }
-
-    /// True if `set` is a DNAME set sent already.
-    fn is_redirect(&self, set: Set<'_>) -> bool {
-        self.redirects.iter().flatten().any(|known| known.is_same(set))
-    }
-
-    /// Notes that a DNAME set is sent; false if it was already.
-    fn note_redirect(&mut self, set: Set<'z>) -> bool {
-        for place in &mut self.redirects {
-            match place {
-                Some(known) if known.is_same(set) => return false,
-                Some(_) => {}
-                None => {
-                    *place = Some(set);
-                    return true;
-                }
-            }
-        }
-        true
-    }
 }
 
 /// What comes after a look at a name.

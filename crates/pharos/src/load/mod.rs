@@ -5,26 +5,30 @@
 //! each with buffers of its own. Nothing here touches what is being served:
 //! the result is a [`Load`], which says what to change and what was wrong.
 
+mod file;
+
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::hash::{BuildHasher, RandomState};
-use std::io::{self, Read};
+use std::fs;
+use std::hash::RandomState;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirEntryExt, MetadataExt};
-use std::path::{Component, Path, PathBuf};
+use std::os::unix::fs::DirEntryExt;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use authority::zonefile::{Includes, Reader};
-use authority::{Catalog, Change, Compiler, Image, NameHasher, Position, Problems, RecordSet};
-use wire::Name;
+use authority::{Catalog, Change, NameHasher, Position, Problems};
+
+pub use file::check_file;
+use file::{FileOutcome, FileResult, Workbench, stamp_of};
 
 /// Only files with this ending are zones; others may be included by them.
 const ENDING: &str = ".zone";
-/// Octets of one zone file at the most.
-pub const FILE_LEN_MAX: u64 = 4 << 30;
+/// Threads that read zone files, however few cores there are: while one waits
+/// for the disk, another compiles.
+const THREADS_MIN: usize = 4;
 
 /// The directory that zones come from.
 #[derive(Debug)]
@@ -152,7 +156,8 @@ impl ZoneDirectory {
         names: &[OsString],
         progress: &(dyn Fn(usize, usize) + Sync),
     ) -> Vec<FileResult> {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = cores.max(THREADS_MIN);
         let next = AtomicUsize::new(0);
         let results = Mutex::new(Vec::new());
         let shown = Mutex::new(Instant::now());
@@ -185,6 +190,12 @@ impl ZoneDirectory {
             }
         });
         results.into_inner().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn includes_are_unchanged(&self, name: u64) -> bool {
+        self.includes
+            .get(&name)
+            .is_none_or(|files| files.iter().all(|(path, stamp)| stamp_of(path) == *stamp))
     }
 
     fn known(&self, name: u64) -> Option<&FileState> {
@@ -313,253 +324,4 @@ fn owners(names: &[OsString], results: &[FileResult]) -> HashMap<u64, usize> {
         }
     }
     owners
-}
-
-/// What became of one file.
-struct FileResult {
-    order: usize,
-    state: FileState,
-    outcome: FileOutcome,
-    problems: Option<Box<Problems>>,
-    includes: Option<Vec<(PathBuf, u64)>>,
-}
-
-enum FileOutcome {
-    Unchanged,
-    Good {
-        image: Image,
-    },
-    /// The image answers SERVFAIL; there is none if not even the zone's name
-    /// is known.
-    Bad {
-        image: Option<Image>,
-    },
-}
-
-/// One thread's buffers.
-struct Workbench<'d> {
-    directory: &'d ZoneDirectory,
-    text: Vec<u8>,
-    reader: Reader,
-    records: RecordSet,
-    compiler: Compiler,
-}
-
-impl<'d> Workbench<'d> {
-    fn new(directory: &'d ZoneDirectory) -> Self {
-        Workbench {
-            directory,
-            text: Vec::new(),
-            reader: Reader::new(),
-            records: RecordSet::default(),
-            compiler: Compiler::new(directory.hasher),
-        }
-    }
-
-    fn read_file(&mut self, order: usize, name: &OsString) -> FileResult {
-        let directory = self.directory;
-        let path = directory.path.join(name);
-        let hash = directory.names.hash_one(name);
-        let mut state = FileState { name: hash, stamp: 0, origin: 0, is_bad: false };
-        let known = directory.known(hash);
-        if let Some(known) = known {
-            state.stamp = stamp_of(&path);
-            // A bad file is read again every time: what is wrong with it may
-            // lie elsewhere, and every reload shall say what is still bad.
-            if state.stamp == known.stamp && !known.is_bad && directory.includes_are_unchanged(hash)
-            {
-                return FileResult {
-                    order,
-                    state: *known,
-                    outcome: FileOutcome::Unchanged,
-                    problems: None,
-                    includes: None,
-                };
-            }
-        }
-        let mut problems = Problems::new(path.display().to_string());
-        let mut includes = DirectoryIncludes { root: &directory.path, read: Vec::new() };
-        let mut image = None;
-        self.records.clear();
-        let fallback = origin_from_name(name);
-        match read_whole(&path, &mut self.text) {
-            Ok(stamp) => {
-                state.stamp = stamp;
-                let origin = fallback.as_deref().map(Name::from_trusted);
-                self.reader.read(
-                    &self.text,
-                    origin,
-                    &mut includes,
-                    &mut self.records,
-                    &mut problems,
-                );
-                image = self.compiler.compile(&self.records, &mut problems);
-            }
-            Err(error) => problems.error(
-                Position::default(),
-                format!("the file cannot be read: {error}"),
-                "a readable file",
-            ),
-        }
-        let outcome = match image {
-            Some(image) => {
-                state.origin = image.origin_hash();
-                FileOutcome::Good { image }
-            }
-            None => {
-                state.is_bad = true;
-                let origin = authority::compile::origin_of(&self.records).or(fallback);
-                let image = origin
-                    .map(|origin| Image::broken(Name::from_trusted(&origin), &directory.hasher));
-                state.origin = image.as_ref().map_or(0, Image::origin_hash);
-                FileOutcome::Bad { image }
-            }
-        };
-        FileResult {
-            order,
-            state,
-            outcome,
-            problems: (!problems.is_empty()).then(|| Box::new(problems)),
-            includes: (!includes.read.is_empty()).then_some(includes.read),
-        }
-    }
-}
-
-impl ZoneDirectory {
-    fn includes_are_unchanged(&self, name: u64) -> bool {
-        self.includes
-            .get(&name)
-            .is_none_or(|files| files.iter().all(|(path, stamp)| stamp_of(path) == *stamp))
-    }
-}
-
-/// Reads a file into `text`; returns its stamp.
-fn read_whole(path: &Path, text: &mut Vec<u8>) -> io::Result<u64> {
-    let mut file = File::open(path)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
-    if metadata.len() > FILE_LEN_MAX {
-        return Err(io::Error::other("it is larger than 4 GiB"));
-    }
-    // One octet more than the file has: a read that does not fill the room has
-    // met the end, so a small file takes one system call.
-    text.resize(metadata.len() as usize + 1, 0);
-    let mut len = 0;
-    loop {
-        match file.read(&mut text[len..]) {
-            Ok(read) => len += read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        }
-        if len < text.len() {
-            text.truncate(len);
-            return Ok(stamp(&metadata));
-        }
-        // It grew while it was read.
-        text.resize(2 * len, 0);
-    }
-}
-
-/// A number that changes when the file does.
-fn stamp(metadata: &fs::Metadata) -> u64 {
-    let parts = [
-        metadata.ino(),
-        metadata.len(),
-        metadata.mtime() as u64,
-        metadata.mtime_nsec() as u64,
-        metadata.ctime_nsec() as u64,
-    ];
-    // Never 0, which means that there is no file.
-    parts.iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, part| {
-        (hash ^ part).wrapping_mul(0x0100_0000_01b3).rotate_left(29)
-    }) | 1
-}
-
-fn stamp_of(path: &Path) -> u64 {
-    fs::metadata(path).map_or(0, |metadata| stamp(&metadata))
-}
-
-/// The zone name that a file is called after: `example.com.zone` holds
-/// `example.com.`, unless its records say otherwise.
-fn origin_from_name(name: &OsString) -> Option<Vec<u8>> {
-    let stem = name.as_bytes().strip_suffix(ENDING.as_bytes())?;
-    let stem = stem.strip_suffix(b".").unwrap_or(stem);
-    let mut wire = Vec::with_capacity(stem.len() + 2);
-    for label in stem.split(|octet| *octet == b'.') {
-        let is_plain =
-            |octet: &u8| octet.is_ascii_alphanumeric() || matches!(octet, b'-' | b'_' | b'/');
-        if label.is_empty() || label.len() > 63 || !label.iter().all(is_plain) {
-            return None;
-        }
-        wire.push(label.len() as u8);
-        wire.extend(label.to_ascii_lowercase());
-    }
-    wire.push(0);
-    (wire.len() <= 255).then_some(wire)
-}
-
-/// `$INCLUDE` from inside the zone directory only.
-pub struct DirectoryIncludes<'d> {
-    root: &'d Path,
-    read: Vec<(PathBuf, u64)>,
-}
-
-impl<'d> DirectoryIncludes<'d> {
-    /// Includes from `root` and below.
-    pub fn new(root: &'d Path) -> Self {
-        DirectoryIncludes { root, read: Vec::new() }
-    }
-}
-
-impl Includes for DirectoryIncludes<'_> {
-    fn open(&mut self, path: &str, _from_file: &str) -> Result<(String, Vec<u8>), String> {
-        let relative = Path::new(path);
-        let stays = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
-        if !relative.components().all(stays) {
-            return Err(format!(
-                "`{path}` leads out of the zone directory; accepted: a path relative to {}",
-                self.root.display()
-            ));
-        }
-        let full = self.root.join(relative);
-        // A link must not lead out either.
-        let inside =
-            |real: PathBuf| -> io::Result<bool> { Ok(real.starts_with(self.root.canonicalize()?)) };
-        match full.canonicalize().and_then(inside) {
-            Ok(true) => {}
-            Ok(false) => {
-                return Err(format!(
-                    "`{path}` is a link out of the zone directory; accepted: a file inside {}",
-                    self.root.display()
-                ));
-            }
-            Err(error) => return Err(format!("`{path}` cannot be read: {error}")),
-        }
-        let mut text = Vec::new();
-        let stamp = read_whole(&full, &mut text)
-            .map_err(|error| format!("`{path}` cannot be read: {error}"))?;
-        self.read.push((full.clone(), stamp));
-        Ok((full.display().to_string(), text))
-    }
-}
-
-/// Reads and compiles one file on its own, for `pharos zone check`.
-pub fn check_file(path: &Path) -> (Option<Image>, Problems) {
-    let mut problems = Problems::new(path.display().to_string());
-    let mut records = RecordSet::default();
-    let mut text = Vec::new();
-    let root = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    if let Err(error) = read_whole(path, &mut text) {
-        let what = format!("the file cannot be read: {error}");
-        problems.error(Position::default(), what, "a readable file");
-        return (None, problems);
-    }
-    let fallback = path.file_name().map(OsString::from).and_then(|name| origin_from_name(&name));
-    let mut includes = DirectoryIncludes::new(root.unwrap_or(Path::new(".")));
-    let origin = fallback.as_deref().map(Name::from_trusted);
-    Reader::new().read(&text, origin, &mut includes, &mut records, &mut problems);
-    let image = Compiler::new(NameHasher::new([7; 16])).compile(&records, &mut problems);
-    (image, problems)
 }

@@ -1,0 +1,82 @@
+//! What an answer must remember on its way.
+
+use super::CHAIN_LEN_MAX;
+use crate::denial::{Absence, PROOF_LEN_MAX, proof_type, prove};
+use crate::image::{Image, Set};
+
+/// Records of proofs that one answer carries: one for each wildcard on the
+/// way, and those of the end.
+const PROOFS_MAX: usize = CHAIN_LEN_MAX + PROOF_LEN_MAX;
+
+/// Proofs to send, and what must not be sent twice.
+pub(super) struct Trail<'z> {
+    /// Proofs, kept until the answer section is complete.
+    proofs: [Option<ProofRecord<'z>>; PROOFS_MAX],
+    /// DNAME sets sent already.
+    redirects: [Option<Set<'z>>; CHAIN_LEN_MAX + 1],
+}
+
+/// An NSEC or NSEC3 set, the labels of its owner, and where the zone's own
+/// name stands in the message.
+#[derive(Clone, Copy)]
+pub(super) struct ProofRecord<'z> {
+    pub set: Set<'z>,
+    pub labels: &'z [u8],
+    pub apex_at: usize,
+    /// In the message already; kept so that it is not sent again.
+    is_sent: bool,
+}
+
+impl<'z> Trail<'z> {
+    /// Nothing to remember yet.
+    pub const NEW: Self =
+        Trail { proofs: [None; PROOFS_MAX], redirects: [None; CHAIN_LEN_MAX + 1] };
+
+    /// The proofs that are not in the message yet; they are from now on.
+    pub fn unsent_proofs(&mut self) -> impl Iterator<Item = ProofRecord<'z>> {
+        self.proofs.iter_mut().map_while(Option::as_mut).filter(|proof| !proof.is_sent).map(
+            |proof| {
+                proof.is_sent = true;
+                *proof
+            },
+        )
+    }
+
+    /// Notes the records that prove `absence`, none twice.
+    pub fn add_proof(&mut self, image: &'z Image, apex_at: usize, absence: Absence<'_>) {
+        for node in prove(image, absence).nodes() {
+            let Some(set) = node.set(proof_type(image)) else { continue };
+            let proof = ProofRecord { set, labels: node.relative(), apex_at, is_sent: false };
+            for place in &mut self.proofs {
+                match place {
+                    Some(known) if known.set.is_same(set) => break,
+                    Some(_) => {}
+                    None => {
+                        *place = Some(proof);
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// True if `set` is a DNAME set sent already.
+    pub fn is_redirect(&self, set: Set<'_>) -> bool {
+        self.redirects.iter().flatten().any(|known| known.is_same(set))
+    }
+
+    /// Notes that a DNAME set is sent; false if it was already.
+    pub fn note_redirect(&mut self, set: Set<'z>) -> bool {
+        for place in &mut self.redirects {
+            match place {
+                Some(known) if known.is_same(set) => return false,
+                Some(_) => {}
+                None => {
+                    *place = Some(set);
+                    return true;
+                }
+            }
+        }
+        true
+    }
+}
