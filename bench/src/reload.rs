@@ -44,6 +44,9 @@ pub struct ReloadArgs {
     /// How often the zone is changed.
     #[arg(long, default_value_t = 5)]
     changes: usize,
+    /// Have all zone files looked at, not only the changed one's.
+    #[arg(long)]
+    whole: bool,
     /// Where generated zones are kept.
     #[arg(long, default_value = "bench/work")]
     out: PathBuf,
@@ -177,7 +180,7 @@ fn change_all(
         watch.expect(zone.address(number));
         let began = Instant::now();
         zone.write(number)?;
-        let command = ask_reload(&args.pharos, &server.control())?;
+        let command = ask_reload(args, zone, &server.control())?;
         while watch.seen().is_none() {
             interrupt::check()?;
             ensure!(
@@ -195,9 +198,12 @@ fn change_all(
 }
 
 /// Runs `pharos zone reload`, out of the way of the load on the same core.
-fn ask_reload(pharos: &Path, control: &Path) -> Result<Duration> {
+fn ask_reload(args: &ReloadArgs, zone: &ChangedZone, control: &Path) -> Result<Duration> {
     let mut command = Command::new("nice");
-    command.args(["-n", "10"]).arg(pharos).args(["zone", "reload", "--control"]).arg(control);
+    command.args(["-n", "10"]).arg(&args.pharos).args(["zone", "reload", "--control"]).arg(control);
+    if !args.whole {
+        command.arg(zone.name.trim_start_matches("www."));
+    }
     let started = Instant::now();
     let output = on_core(LOAD_CORE, &command).output().context("cannot run pharos zone reload")?;
     if !output.status.success() {

@@ -144,6 +144,20 @@ impl Server {
     /// Reads the zone directory, or the files of `zones` alone, and serves
     /// what it found. On an error nothing has changed.
     pub fn load(&self, zones: &[String]) -> Result<Report, String> {
+        if !self.is_ready() {
+            return self.load_now(zones);
+        }
+        // Threads that a thread starts have its priority.
+        std::thread::scope(|scope| {
+            let load = scope.spawn(|| {
+                yield_to_answers();
+                self.load_now(zones)
+            });
+            load.join().unwrap_or_else(|_| Err("the load failed; this is a bug".into()))
+        })
+    }
+
+    fn load_now(&self, zones: &[String]) -> Result<Report, String> {
         let started = Instant::now();
         let mut directory = lock(&self.directory);
         let serving = self.publisher.current();
@@ -204,6 +218,13 @@ impl Server {
         });
         Ok(())
     }
+}
+
+/// Gives the calling thread the lowest priority: a reload must not take the
+/// cores from the threads that answer. Best effort.
+fn yield_to_answers() {
+    const LOWEST: i32 = 19;
+    let _ = rustix::process::setpriority_process(None, LOWEST);
 }
 
 /// The lines of a file's problems.
