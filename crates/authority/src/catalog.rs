@@ -6,6 +6,7 @@
 //! changes in microseconds, readers keep the one they hold, and a change of
 //! many zones is seen whole or not at all.
 
+use std::hint::black_box;
 use std::sync::Arc;
 
 use wire::{Name, QueryName};
@@ -91,7 +92,7 @@ impl Catalog {
         if slots.is_empty() {
             return None;
         }
-        let mut at = slot_of(hash, slots.len());
+        let mut at = slot_of(hash as u32, slots.len());
         loop {
             let slot = &slots[at];
             let image = slot.image.as_ref()?;
@@ -125,6 +126,39 @@ impl Catalog {
             }
         }
         None
+    }
+
+    /// Touches the slots that [`Catalog::find`] will look at.
+    #[inline]
+    pub(crate) fn approach_slots(&self, name: &QueryName, hashes: &SuffixHashes) {
+        for slot in self.first_slots(name, hashes) {
+            black_box(slot.hash);
+        }
+    }
+
+    /// Touches the zone that [`Catalog::find`] will find, if it stands in the
+    /// first slot of its hash, as most do.
+    #[inline]
+    pub(crate) fn approach_zone(&self, name: &QueryName, hashes: &SuffixHashes) {
+        for slot in self.first_slots(name, hashes) {
+            if let Some(image) = &slot.image {
+                image.approach();
+            }
+        }
+    }
+
+    /// The slots where the search for each suffix of `name` starts.
+    #[inline]
+    fn first_slots(&self, name: &QueryName, hashes: &SuffixHashes) -> impl Iterator<Item = &Slot> {
+        let count = name.label_count();
+        (0..=count).filter(move |label| self.depth_mask >> (count - label) & 1 == 1).filter_map(
+            move |label| {
+                let hash = hashes.get(label);
+                let (branch, leaf) = path(hash);
+                let slots = &self.root[branch][leaf];
+                slots.get(slot_of(hash as u32, slots.len()))
+            },
+        )
     }
 
     /// All zones, in no particular order.
@@ -222,7 +256,7 @@ fn build_leaf(taken: Vec<Slot>) -> Leaf {
     let len = taken.len() + taken.len() / 3 + 1;
     let mut slots = vec![Slot::default(); len];
     for slot in taken {
-        let mut at = slot_of(slot.hash, len);
+        let mut at = slot_of(slot.hash as u32, len);
         while slots[at].image.is_some() {
             at = (at + 1) % len;
         }

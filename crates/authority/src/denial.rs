@@ -5,7 +5,7 @@ use sha1::{Digest, Sha1};
 use wire::name::NAME_LEN_MAX;
 use wire::rtype;
 
-use crate::image::{Image, NSEC3_HASH_LEN, Node};
+use crate::image::{Image, NSEC_KEY_LEN, NSEC3_HASH_LEN, Node};
 
 /// Most records one proof needs: closest encloser, next closer, wildcard.
 pub(crate) const PROOF_LEN_MAX: usize = 3;
@@ -76,16 +76,48 @@ fn prove_nsec<'z>(image: &'z Image, absence: Absence<'_>) -> Proof<'z> {
 
 /// The last owner of an NSEC record that is not behind `relative`.
 fn nsec_at_or_before<'z>(image: &'z Image, relative: &[u8]) -> Option<Node<'z>> {
+    let key = order_key(relative);
     let (mut low, mut high) = (0, image.chain_len());
     while low < high {
         let middle = (low + high) / 2;
-        if cmp_relative(image.nsec(middle).relative(), relative).is_le() {
+        let (middle_key, node) = image.nsec(middle);
+        let order = middle_key.cmp(&key).then_with(|| cmp_relative(node.relative(), relative));
+        if order.is_le() {
             low = middle + 1;
         } else {
             high = middle;
         }
     }
-    low.checked_sub(1).map(|index| image.nsec(index))
+    low.checked_sub(1).map(|index| image.nsec(index).1)
+}
+
+/// The start of a name's place in canonical order, as a number: a lower number
+/// is an earlier name, the same number may be any. Labels from the right, each
+/// ended by a zero octet; octets that could be taken for that end are written
+/// as two.
+pub(crate) fn order_key(relative: &[u8]) -> u128 {
+    let mut key = [0; NSEC_KEY_LEN];
+    let mut len = 0;
+    let (starts, count) = label_starts(relative);
+    for &start in starts[..count].iter().rev() {
+        let start = start as usize + 1;
+        for &octet in &relative[start..start + relative[start - 1] as usize] {
+            let written: &[u8] = match octet {
+                0 => &[1, 1],
+                1 => &[1, 2],
+                _ => &[octet],
+            };
+            for &octet in written {
+                if len == key.len() {
+                    return u128::from_be_bytes(key);
+                }
+                key[len] = octet;
+                len += 1;
+            }
+        }
+        len = (len + 1).min(key.len());
+    }
+    u128::from_be_bytes(key)
 }
 
 /// Canonical order of labels before the same name; both lowered.
@@ -296,4 +328,38 @@ pub(crate) fn decode_base32hex(label: &[u8]) -> Option<[u8; NSEC3_HASH_LEN]> {
 /// The type of the records of a proof in `image`.
 pub(crate) fn proof_type(image: &Image) -> u16 {
     if image.is_nsec3() { rtype::NSEC3 } else { rtype::NSEC }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Few different octets, so that names share beginnings.
+    fn relative() -> impl Strategy<Value = Vec<u8>> {
+        let octet = prop::sample::select(vec![0, 1, 2, b'a', b'b', 0xff]);
+        let label = prop::collection::vec(octet, 1..12);
+        prop::collection::vec(label, 0..4).prop_map(|labels| {
+            labels.iter().flat_map(|l| [&[l.len() as u8], &l[..]].concat()).collect()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn keys_never_contradict_the_canonical_order(a in relative(), b in relative()) {
+            match order_key(&a).cmp(&order_key(&b)) {
+                std::cmp::Ordering::Equal => {}
+                order => prop_assert_eq!(order, cmp_relative(&a, &b)),
+            }
+        }
+    }
+
+    #[test]
+    fn keys_of_short_names_decide() {
+        assert!(order_key(b"") < order_key(b"\x01a"));
+        assert!(order_key(b"\x01a") < order_key(b"\x01\x00\x01a"));
+        assert!(order_key(b"\x01z\x01a") < order_key(b"\x02a\x00"));
+        assert!(order_key(b"\x02a\x00") < order_key(b"\x02a\x01"));
+    }
 }

@@ -12,12 +12,13 @@
 //! |---|---|
 //! | header | [`HEADER_LEN`] octets, see the `AT_` constants |
 //! | origin | the zone's name, lowered, wire form |
-//! | table | `u64` slots: upper half a tag from the hash, lower half a node's offset, 0 = free |
+//! | table | `u64` slots: upper half a tag from the hash, lower half a node's offset, 0 = free; in order of the tags, the last is free |
 //! | nodes | `relative_len u8, flags u8, set_count u16, relative name, (type u16, offset u32)…`, then the node's sets |
 //! | sets | `records u16, len u16, sig_records u16, sig_len u16, fixups u16, additionals u16`, octets, signatures, fixups, additionals |
-//! | chain | NSEC: node offsets `u32` in canonical order; NSEC3: `hash [20], node u32` in order of the hash |
+//! | chain | NSEC: `order key u128, node u32` in canonical order; NSEC3: `hash [20], node u32` in order of the hash |
 //! | nsec3 | `iterations u16, salt_len u8, salt` |
 
+use std::hint::black_box;
 use std::sync::Arc;
 
 use wire::{Block, Name, rtype};
@@ -45,6 +46,12 @@ pub(crate) const SET_HEAD_LEN: usize = 12;
 pub(crate) const ADDITIONAL_LEN: usize = 8;
 pub(crate) const NSEC3_HASH_LEN: usize = 20;
 pub(crate) const NSEC3_ENTRY_LEN: usize = NSEC3_HASH_LEN + 4;
+pub(crate) const NSEC_KEY_LEN: usize = 16;
+pub(crate) const NSEC_ENTRY_LEN: usize = NSEC_KEY_LEN + 4;
+
+/// How much of a zone is touched before it is needed.
+const APPROACH_LEN: usize = 512;
+const CACHE_LINE_LEN: usize = 64;
 
 /// The zone could not be loaded; it is answered with SERVFAIL.
 pub(crate) const ZONE_BROKEN: u8 = 1;
@@ -79,10 +86,17 @@ pub(crate) fn u64_at(octets: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(octets[at..at + 8].try_into().expect("8 octets"))
 }
 
-/// The slot of a table of `slots` that `hash` falls on.
+/// The slot of a table of `slots` that `hash` falls on; a higher one for a
+/// higher hash.
 #[inline]
-pub(crate) fn slot_of(hash: u64, slots: usize) -> usize {
-    (((hash as u32) as u64 * slots as u64) >> 32) as usize
+pub(crate) fn slot_of(hash: u32, slots: usize) -> usize {
+    ((u64::from(hash) * slots as u64) >> 32) as usize
+}
+
+/// The part of a hash that a zone's table is in order of.
+#[inline]
+pub(crate) fn tag_of(hash: u64) -> u32 {
+    (hash >> 32) as u32
 }
 
 /// A compiled zone. Cloning shares it.
@@ -106,6 +120,14 @@ impl Image {
         octets[AT_ORIGIN_LABELS] = name.label_count() as u8;
         octets.extend(&lowered);
         Image::from_octets(&octets)
+    }
+
+    /// Touches the start of the zone, which is all of a small one.
+    #[inline]
+    pub(crate) fn approach(&self) {
+        for octet in self.0[..self.0.len().min(APPROACH_LEN)].iter().step_by(CACHE_LINE_LEN) {
+            black_box(*octet);
+        }
     }
 
     /// The zone's name, lowered.
@@ -184,29 +206,28 @@ impl Image {
         Node { image: &self.0, at: at as usize }
     }
 
-    /// The node of the name that hashes to `hash` and has the labels
-    /// `relative` before the zone's own name.
+    /// The node of the name that hashes to `hash` and whose labels before the
+    /// zone's own name are the ones that `is_wanted` knows.
     #[inline]
-    pub(crate) fn find(&self, hash: u64, relative: &[u8]) -> Option<Node<'_>> {
+    pub(crate) fn find(&self, hash: u64, is_wanted: impl Fn(&[u8]) -> bool) -> Option<Node<'_>> {
         let slots = u32_at(&self.0, AT_SLOTS) as usize;
         let table = u32_at(&self.0, AT_TABLE) as usize;
-        let mut slot = slot_of(hash, slots);
-        loop {
-            let entry = u64_at(&self.0, table + 8 * slot);
-            if entry == 0 {
+        let tag = tag_of(hash);
+        let (entries, _) = self.0[table + 8 * slot_of(tag, slots)..].as_chunks::<8>();
+        for entry in entries {
+            let entry = u64::from_le_bytes(*entry);
+            // In order of the tags: what is not here by now is nowhere.
+            if entry == 0 || tag_of(entry) > tag {
                 return None;
             }
-            if (entry >> 32) as u32 == (hash >> 32) as u32 {
+            if tag_of(entry) == tag {
                 let node = self.node(entry as u32);
-                if node.relative() == relative {
+                if is_wanted(node.relative()) {
                     return Some(node);
                 }
             }
-            slot += 1;
-            if slot == slots {
-                slot = 0;
-            }
         }
+        None
     }
 
     /// Number of entries of the chain that proves absence.
@@ -214,9 +235,15 @@ impl Image {
         u32_at(&self.0, AT_CHAIN_LEN) as usize
     }
 
-    /// The `index`th owner of an NSEC record in canonical order.
-    pub(crate) fn nsec(&self, index: usize) -> Node<'_> {
-        self.node(u32_at(&self.0, u32_at(&self.0, AT_CHAIN) as usize + 4 * index))
+    /// The `index`th owner of an NSEC record in canonical order, and the start
+    /// of its place in that order.
+    #[inline]
+    pub(crate) fn nsec(&self, index: usize) -> (u128, Node<'_>) {
+        let at = u32_at(&self.0, AT_CHAIN) as usize + NSEC_ENTRY_LEN * index;
+        let entry: &[u8; NSEC_ENTRY_LEN] =
+            self.0[at..at + NSEC_ENTRY_LEN].try_into().expect("an entry");
+        let key = u128::from_le_bytes(entry[..NSEC_KEY_LEN].try_into().expect("16 octets"));
+        (key, self.node(u32_at(entry, NSEC_KEY_LEN)))
     }
 
     /// The `index`th NSEC3 record in order of its hash.

@@ -117,7 +117,7 @@ impl<'z> Search<'z, '_> {
         }
         let end = self.name.label_start(self.apex);
         let relative = &self.name.as_bytes()[self.name.label_start(label)..end];
-        self.image.find(self.hashes.get(label), relative)
+        self.image.find(self.hashes.get(label), |known| known == relative)
     }
 
     /// The closest ancestor that exists, and where it starts.
@@ -131,6 +131,9 @@ impl<'z> Search<'z, '_> {
     /// The delegation that hides `node`, or that it is.
     fn topmost_cut(&self, node: Node<'z>, label: usize) -> Lookup<'z> {
         let (mut cut, mut at) = (node, label);
+        if !node.has(NODE_BELOW_CUT) {
+            return Lookup::Delegated { node, label };
+        }
         let mut above = label;
         // Ancestors of a node exist, so the walk stays on nodes.
         while above < self.apex {
@@ -144,13 +147,10 @@ impl<'z> Search<'z, '_> {
         Lookup::Delegated { node: cut, label: at }
     }
 
+    /// The name `*` below the suffix that starts at `label`.
     fn wildcard(&self, hash: u64, label: usize) -> Option<Node<'z>> {
-        let start = self.name.label_start(label);
         let end = self.name.label_start(self.apex);
-        let mut relative = [0; 257];
-        let len = 2 + end - start;
-        relative[..2].copy_from_slice(b"\x01*");
-        relative[2..len].copy_from_slice(&self.name.as_bytes()[start..end]);
-        self.image.find(hash, &relative[..len])
+        let parent = &self.name.as_bytes()[self.name.label_start(label)..end];
+        self.image.find(hash, |known| known.strip_prefix(b"\x01*") == Some(parent))
     }
 }

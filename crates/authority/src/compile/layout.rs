@@ -6,7 +6,7 @@ use wire::{Name, rtype};
 use super::IMAGE_LEN_MAX;
 use super::render::{Rendering, SET_LEN_MAX, find_addresses};
 use super::tree::{NO_NODE, Tree, TreeNode, TreeSet};
-use crate::denial::{chain_of, decode_base32hex};
+use crate::denial::{chain_of, decode_base32hex, order_key};
 use crate::hash::NameHasher;
 use crate::image::{self, *};
 use crate::problem::Problems;
@@ -17,6 +17,10 @@ use crate::records::RecordSet;
 pub(super) struct Layout {
     octets: Vec<u8>,
     hashes: Vec<u64>,
+    /// Nodes in order of their tags.
+    order: Vec<u32>,
+    /// The node of each slot of the table.
+    table: Vec<u32>,
     offsets: Vec<u32>,
     /// Places that hold the index of a node and shall hold its offset.
     patches: Vec<usize>,
@@ -38,27 +42,16 @@ impl Layout {
         hasher: &NameHasher,
         problems: &mut Problems,
     ) -> Option<()> {
-        let slots = tree.nodes.len() + tree.nodes.len() / 4 + 1;
-        let origin = Name::from_trusted(&tree.origin);
+        self.plan_table(tree, hasher);
         let table = HEADER_LEN + tree.origin.len();
         self.octets.clear();
-        self.octets.resize(table + 8 * slots, 0);
+        self.octets.resize(table + 8 * self.table.len(), 0);
         self.octets[HEADER_LEN..table].copy_from_slice(&tree.origin);
-        self.hashes.clear();
         self.offsets.clear();
         self.patches.clear();
         self.records = 0;
         for node in &tree.nodes {
             self.offsets.push(self.octets.len() as u32);
-            let hash = match node.parent {
-                NO_NODE => hasher.name(origin),
-                parent => {
-                    let relative = tree.relative(node);
-                    let label = &relative[1..1 + relative[0] as usize];
-                    hasher.child(self.hashes[parent as usize], label)
-                }
-            };
-            self.hashes.push(hash);
             self.push_node(tree, node, records, problems);
             if self.octets.len() > IMAGE_LEN_MAX {
                 problems.error(
@@ -69,9 +62,9 @@ impl Layout {
                 return None;
             }
         }
-        self.fill_table(table, slots);
+        self.fill_table(table);
         let flags = self.push_chain(tree, records, problems);
-        self.fill_header(tree, records, flags, table, slots);
+        self.fill_header(tree, records, flags, table);
         for index in 0..self.patches.len() {
             let at = self.patches[index];
             let node = u32_at(&self.octets, at);
@@ -189,16 +182,43 @@ impl Layout {
         true
     }
 
-    fn fill_table(&mut self, table: usize, slots: usize) {
-        for index in 0..self.hashes.len() {
-            let hash = self.hashes[index];
-            let mut slot = slot_of(hash, slots);
-            while u64_at(&self.octets, table + 8 * slot) != 0 {
-                slot = (slot + 1) % slots;
+    /// Hashes the names and gives each its slot: its own or the next free one
+    /// behind it, in order of the tags.
+    fn plan_table(&mut self, tree: &Tree, hasher: &NameHasher) {
+        self.hashes.clear();
+        for node in &tree.nodes {
+            self.hashes.push(match node.parent {
+                NO_NODE => hasher.name(Name::from_trusted(&tree.origin)),
+                parent => {
+                    let relative = tree.relative(node);
+                    let label = &relative[1..1 + relative[0] as usize];
+                    hasher.child(self.hashes[parent as usize], label)
+                }
+            });
+        }
+        let hashes = &self.hashes;
+        self.order.clear();
+        self.order.extend(0..hashes.len() as u32);
+        self.order.sort_unstable_by_key(|&node| tag_of(hashes[node as usize]));
+        let slots = slots_for(hashes.len());
+        self.table.clear();
+        for &node in &self.order {
+            let slot = slot_of(tag_of(hashes[node as usize]), slots);
+            let slot = slot.max(self.table.len());
+            self.table.resize(slot, NO_NODE);
+            self.table.push(node);
+        }
+        self.table.resize(slots.max(self.table.len() + 1), NO_NODE);
+    }
+
+    fn fill_table(&mut self, table: usize) {
+        for (slot, &node) in self.table.iter().enumerate() {
+            if node != NO_NODE {
+                let tag = u64::from(tag_of(self.hashes[node as usize]));
+                let entry = tag << 32 | u64::from(self.offsets[node as usize]);
+                let at = table + 8 * slot;
+                self.octets[at..at + 8].copy_from_slice(&entry.to_le_bytes());
             }
-            let entry = (hash >> 32) << 32 | u64::from(self.offsets[index]);
-            let at = table + 8 * slot;
-            self.octets[at..at + 8].copy_from_slice(&entry.to_le_bytes());
         }
     }
 
@@ -215,10 +235,11 @@ impl Layout {
         let start = self.octets.len();
         for (index, node) in tree.nodes.iter().enumerate() {
             if node.flags & NODE_BELOW_CUT == 0 && tree.set(node, rtype::NSEC).is_some() {
+                self.octets.extend(order_key(tree.relative(node)).to_le_bytes());
                 self.octets.extend(self.offsets[index].to_le_bytes());
             }
         }
-        let count = (self.octets.len() - start) / 4;
+        let count = (self.octets.len() - start) / NSEC_ENTRY_LEN;
         self.set_u32(AT_CHAIN, start as u32);
         self.set_u32(AT_CHAIN_LEN, count as u32);
         ZONE_NSEC
@@ -273,14 +294,7 @@ impl Layout {
         if entries.is_empty() { 0 } else { ZONE_NSEC3 }
     }
 
-    fn fill_header(
-        &mut self,
-        tree: &Tree,
-        records: &RecordSet,
-        flags: u8,
-        table: usize,
-        slots: usize,
-    ) {
+    fn fill_header(&mut self, tree: &Tree, records: &RecordSet, flags: u8, table: usize) {
         let soa = records.get(tree.soa);
         // Serial, refresh, retry, expire and minimum end the data.
         let number = |from_end: usize| {
@@ -292,7 +306,7 @@ impl Layout {
         self.set_u32(AT_RECORDS, self.records as u32);
         self.set_u32(AT_SERIAL, number(20));
         self.set_u32(AT_NODES, tree.nodes.len() as u32);
-        self.set_u32(AT_SLOTS, slots as u32);
+        self.set_u32(AT_SLOTS, slots_for(tree.nodes.len()) as u32);
         self.set_u32(AT_TABLE, table as u32);
         self.set_u32(AT_NEGATIVE_TTL, soa_ttl_secs.min(number(4)));
         self.set_u32(AT_APEX, self.offsets[0]);
@@ -303,6 +317,12 @@ impl Layout {
         self.octets[AT_ORIGIN_LEN] = tree.origin.len() as u8;
         self.octets[AT_ORIGIN_LABELS] = Name::from_trusted(&tree.origin).label_count() as u8;
     }
+}
+
+/// Slots of a table for `nodes` names; more are added behind the last one if
+/// the names crowd there.
+fn slots_for(nodes: usize) -> usize {
+    nodes + nodes / 2 + 1
 }
 
 /// Data of the NSEC3PARAM record whose chain the zone has.

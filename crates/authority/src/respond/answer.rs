@@ -102,7 +102,7 @@ impl<'a, 'b> Answer<'a, 'b> {
     /// Answers a question of the Internet class.
     pub fn resolve(&mut self, alias: &mut QueryName) {
         let query = self.query;
-        match self.step(query.name(), Place::Question) {
+        match self.look(query.name(), Place::Question) {
             Step::Done => {}
             Step::NotOurs => self.refuse(Rcode::Refused, Some(ExtendedError::NOT_AUTHORITATIVE)),
             Step::Follow { place } => self.follow(place, alias),
@@ -141,14 +141,8 @@ impl<'a, 'b> Answer<'a, 'b> {
         self.look(name, place)
     }
 
-    /// The first look: the name of the question.
-    #[inline]
-    fn step(&mut self, name: &QueryName, place: Place) -> Step {
-        self.context.hasher.suffixes(name, self.hashes);
-        self.look(name, place)
-    }
-
-    /// Finds the zone of `name`, and in it what the question asks for.
+    /// Finds the zone of `name`, whose hashes are in `self.hashes`, and in it
+    /// what the question asks for.
     #[inline]
     fn look(&mut self, name: &QueryName, place: Place) -> Step {
         let Some((image, apex)) = self.find_zone(name) else { return Step::NotOurs };
@@ -465,9 +459,9 @@ impl<'a, 'b> Answer<'a, 'b> {
     fn put_pending(&mut self) {
         let Some(trail) = &mut self.trail else { return };
         for proof in trail.unsent_proofs() {
-            let block = proof.set.block(true);
-            let owner = Owner::Below(proof.labels);
-            if self.reply.put(Section::Authority, &block, owner, proof.apex_at, None).is_none() {
+            let Some((set, labels)) = proof.set() else { continue };
+            let (block, owner) = (set.block(true), Owner::Below(labels));
+            if self.reply.put(Section::Authority, &block, owner, proof.apex_at(), None).is_none() {
                 self.reply.truncate();
             }
         }

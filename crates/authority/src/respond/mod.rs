@@ -79,14 +79,109 @@ pub struct Context<'c> {
     pub now_secs: u32,
 }
 
-/// Buffers for one question, used again for the next.
-#[derive(Clone, Debug, Default)]
+/// One question, from its reading to its answer. Used again for the next.
+#[derive(Clone, Debug)]
 pub struct Scratch {
     /// The question being answered.
     pub query: Query,
+    verdict: Verdict,
     hashes: SuffixHashes,
     alias: QueryName,
     target: Target,
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Scratch {
+            query: Query::default(),
+            verdict: Verdict::Drop(DropReason::Short),
+            hashes: SuffixHashes::default(),
+            alias: QueryName::default(),
+            target: Target::default(),
+        }
+    }
+}
+
+impl Scratch {
+    /// Reads `request`, so that [`Scratch::answer`] can answer it.
+    #[inline]
+    pub fn read(&mut self, hasher: &NameHasher, request: &[u8]) {
+        self.verdict = self.query.read(request);
+        if self.verdict == Verdict::Answer {
+            hasher.suffixes(self.query.name(), &mut self.hashes);
+        }
+    }
+
+    /// Brings the places of the catalogue where the zone may stand near the
+    /// core, without waiting for them. Among a million zones every question
+    /// leads to memory that nobody looked at lately; reading a group of
+    /// questions, then doing this for all of them, lets the waits overlap.
+    #[inline]
+    pub fn approach_slots(&self, catalog: &Catalog) {
+        if self.verdict == Verdict::Answer {
+            catalog.approach_slots(self.query.name(), &self.hashes);
+        }
+    }
+
+    /// The same for the zone itself, once the catalogue's places have come.
+    #[inline]
+    pub fn approach_zone(&self, catalog: &Catalog) {
+        if self.verdict == Verdict::Answer {
+            catalog.approach_zone(self.query.name(), &self.hashes);
+        }
+    }
+
+    /// Writes the answer to `request`, which was read last, into `out`, which
+    /// has room for the largest answer of the transport.
+    #[inline]
+    pub fn answer(
+        &mut self,
+        context: &Context<'_>,
+        request: &[u8],
+        from: IpAddr,
+        transport: Transport,
+        out: &mut [u8],
+    ) -> Outcome {
+        if let Verdict::Drop(reason) = self.verdict {
+            return Outcome { result: Err(reason), zone: 0, len: 0, truncated: false };
+        }
+        let Scratch { query, verdict, hashes, alias, target } = self;
+        let settings = context.settings;
+        let cookie = match (&query.edns, &settings.cookies) {
+            (Some(edns), Some(secrets)) => {
+                edns.cookie.map(|cookie| secrets.answer(&cookie, from, context.now_secs))
+            }
+            _ => None,
+        };
+        let mut opt = opt_reply(query, settings, transport, cookie.as_ref());
+        let limit = limit(query, settings, transport).min(out.len());
+        // A long identity beside a long name and a cookie does not fit 512 octets.
+        if let Some(opt) = &mut opt
+            && query.question_end() + opt.len() > limit
+        {
+            opt.nsid = None;
+        }
+        let room = limit.saturating_sub(opt.as_ref().map_or(0, OptReply::len));
+        let reply = Reply::start(out, request, query, room);
+        let mut answer = Answer::new(context, query, hashes, target, reply);
+        match *verdict {
+            Verdict::Reply(rcode) => answer.refuse(rcode, None),
+            _ if query.is_internet() => answer.resolve(alias),
+            _ => answer.resolve_chaos(),
+        }
+        let Answer { reply, rcode, authoritative, error, zone, .. } = answer;
+        if let Some(opt) = &mut opt {
+            opt.rcode = rcode;
+            opt.error = error;
+            // The reason is a courtesy: it may not push the answer past its limit.
+            if reply.position() + opt.len() > limit {
+                opt.error = None;
+            }
+        }
+        let truncated = reply.is_truncated();
+        let len = reply.finish(query, rcode, authoritative, opt);
+        Outcome { result: Ok(rcode), zone, len, truncated }
+    }
 }
 
 /// The name that an alias leads to, in wire form.
@@ -130,48 +225,9 @@ pub fn respond(
     transport: Transport,
     out: &mut [u8],
 ) -> Outcome {
-    let verdict = scratch.query.read(request);
-    if let Verdict::Drop(reason) = verdict {
-        return Outcome { result: Err(reason), zone: 0, len: 0, truncated: false };
-    }
-    let Scratch { query, hashes, alias, target } = scratch;
-    let settings = context.settings;
-    let cookie = match (&query.edns, &settings.cookies) {
-        (Some(edns), Some(secrets)) => {
-            edns.cookie.map(|cookie| secrets.answer(&cookie, from, context.now_secs))
-        }
-        _ => None,
-    };
-    let mut opt = opt_reply(query, settings, transport, cookie.as_ref());
-    let limit = limit(query, settings, transport).min(out.len());
-    // A long identity beside a long name and a cookie does not fit 512 octets.
-    if let Some(opt) = &mut opt
-        && query.question_end() + opt.len() > limit
-    {
-        opt.nsid = None;
-    }
-    let room = limit.saturating_sub(opt.as_ref().map_or(0, OptReply::len));
-    let reply = Reply::start(out, request, query, room);
-    let mut answer = Answer::new(context, query, hashes, target, reply);
-    match verdict {
-        Verdict::Reply(rcode) => answer.refuse(rcode, None),
-        _ if query.is_internet() => answer.resolve(alias),
-        _ => answer.resolve_chaos(),
-    }
-    let Answer { reply, rcode, authoritative, error, zone, .. } = answer;
-    if let Some(opt) = &mut opt {
-        opt.rcode = rcode;
-        opt.error = error;
-        // The reason is a courtesy: it may not push the answer past its limit.
-        if reply.position() + opt.len() > limit {
-            opt.error = None;
-        }
-    }
-    let truncated = reply.is_truncated();
-    let len = reply.finish(query, rcode, authoritative, opt);
-    Outcome { result: Ok(rcode), zone, len, truncated }
+    scratch.read(context.hasher, request);
+    scratch.answer(context, request, from, transport, out)
 }
-
 /// Octets that the answer may have.
 fn limit(query: &Query, settings: &Settings, transport: Transport) -> usize {
     match (transport, &query.edns) {
