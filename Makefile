@@ -6,13 +6,13 @@ PHAROS := $(CURDIR)/target/release/pharos
 export PHAROS_BIN := $(PHAROS)
 
 .PHONY: help run build test lint conformance bench bench-authority bench-reload \
-        bench-instructions fuzz clean
+        bench-answers bench-instructions fuzz clean
 
 help:
 	@echo "make run                start pharos dev: sample zones on loopback"
 	@echo "make test               formatting, lints, every test"
 	@echo "make conformance        100,000 questions to Pharos, Knot, NSD and BIND; real clients"
-	@echo "make bench              all benchmarks: bench-authority bench-reload bench-instructions"
+	@echo "make bench              all benchmarks: bench-{authority,reload,answers,instructions}"
 	@echo "make fuzz [SECONDS=60]  every fuzz target for a bounded time"
 
 run: build
@@ -37,7 +37,7 @@ conformance: build
 	$(CARGO) run --release --locked -p conformance -- differ --pharos $(PHAROS) --queries 100000
 	$(CARGO) run --release --locked -p conformance -- clients --pharos $(PHAROS)
 
-bench: bench-authority bench-reload bench-instructions
+bench: bench-authority bench-reload bench-answers bench-instructions
 
 bench-authority: build
 	scripts/need bench
@@ -45,6 +45,10 @@ bench-authority: build
 
 bench-reload: build
 	$(CARGO) run --release --locked -p bench -- reload --pharos $(PHAROS)
+
+bench-answers:
+	scripts/need bench
+	$(CARGO) run --release --locked -p bench -- answers
 
 bench-instructions:
 	scripts/need bench

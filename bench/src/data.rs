@@ -160,10 +160,15 @@ pub fn small_zones(work: &Path) -> Result<ZoneSet> {
     Ok(set)
 }
 
+/// `count` zones with six records each, without their files.
+pub fn many_names(work: &Path, count: usize) -> ZoneSet {
+    let names: Vec<String> = (0..count).map(zone_name).collect();
+    ZoneSet { dir: work.join(format!("zones-{count}")), names }
+}
+
 /// `count` zones with six records each.
 pub fn many_zones(work: &Path, count: usize) -> Result<ZoneSet> {
-    let names: Vec<String> = (0..count).map(zone_name).collect();
-    let set = ZoneSet { dir: work.join(format!("zones-{count}")), names };
+    let set = many_names(work, count);
     let parameters = Parameters { format: DATA_FORMAT, seed: SEED, zones: count };
     parameters.unless_made(&set.dir, || {
         let mut progress = Progress::new("writing zone files", count);

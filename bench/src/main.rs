@@ -3,6 +3,7 @@
 //! Figures are ratios within one run on one machine; nothing here is a timed test.
 
 mod against_peers;
+mod answers;
 mod data;
 mod floor;
 mod instructions;
@@ -51,6 +52,8 @@ enum Verb {
     Authority(against_peers::AuthorityArgs),
     /// Change a zone of a running Pharos under load and see what clients notice.
     Reload(reload::ReloadArgs),
+    /// Answer from memory to memory and read the thread's clock.
+    Answers(answers::AnswersArgs),
     /// Count the instructions of the answer path with callgrind.
     Instructions(instructions::InstructionsArgs),
     /// Answer one shape of query many times: what `instructions` watches.
@@ -106,6 +109,7 @@ fn run(verb: Verb) -> Result<()> {
     interrupt::install()?;
     match verb {
         Verb::Floor { .. } | Verb::AnswerShape { .. } => Ok(()),
+        Verb::Answers(args) => answers::run(&args),
         Verb::Instructions(args) => instructions::run(&args),
         Verb::Load(args) => load(&args),
         Verb::Authority(args) => against_peers::run(args),

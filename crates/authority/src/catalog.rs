@@ -15,6 +15,8 @@ use crate::hash::SuffixHashes;
 use crate::image::{Image, slot_of};
 
 const FANOUT: usize = 64;
+/// Zones that are expected to stay in a core's caches: a few megabytes.
+const CACHED_ZONES_MAX: usize = 10_000;
 const LABELS: usize = wire::name::LABELS_MAX + 1;
 
 type Leaf = Arc<[Slot]>;
@@ -33,8 +35,8 @@ pub struct Catalog {
     totals: Totals,
     /// Zones by the number of labels of their names.
     depths: [u32; LABELS],
-    /// Bit `n`: there are zones whose names have `n` labels.
-    depth_mask: u128,
+    /// Which numbers of labels the names of zones have; see [`depth_bit`].
+    depth_mask: u64,
 }
 
 /// Sums over all zones.
@@ -78,6 +80,13 @@ fn path(hash: u64) -> (usize, usize) {
     ((hash >> 58) as usize % FANOUT, (hash >> 52) as usize % FANOUT)
 }
 
+/// The bit that stands for names of `labels` labels; the last one for all that
+/// have more, which hardly a zone has.
+#[inline]
+fn depth_bit(labels: usize) -> u64 {
+    1 << labels.min(63)
+}
+
 impl Catalog {
     /// Sums over all zones.
     pub fn totals(&self) -> Totals {
@@ -118,7 +127,7 @@ impl Catalog {
         let count = name.label_count();
         for label in from..=count {
             // Suffixes of a length that no zone has need no look.
-            if self.depth_mask >> (count - label) & 1 == 0 {
+            if self.depth_mask & depth_bit(count - label) == 0 {
                 continue;
             }
             if let Some(image) = self.get(name.suffix(label), hashes.get(label)) {
@@ -126,6 +135,12 @@ impl Catalog {
             }
         }
         None
+    }
+
+    /// True if the zones are too many to stay in the caches by themselves.
+    #[inline]
+    pub(crate) fn is_large(&self) -> bool {
+        self.totals.zones > CACHED_ZONES_MAX
     }
 
     /// Touches the slots that [`Catalog::find`] will look at.
@@ -139,7 +154,7 @@ impl Catalog {
     /// Touches the zone that [`Catalog::find`] will find, if it stands in the
     /// first slot of its hash, as most do.
     #[inline]
-    pub(crate) fn approach_zone(&self, name: &QueryName, hashes: &SuffixHashes) {
+    pub(crate) fn approach_zones(&self, name: &QueryName, hashes: &SuffixHashes) {
         for slot in self.first_slots(name, hashes) {
             if let Some(image) = &slot.image {
                 image.approach();
@@ -151,7 +166,7 @@ impl Catalog {
     #[inline]
     fn first_slots(&self, name: &QueryName, hashes: &SuffixHashes) -> impl Iterator<Item = &Slot> {
         let count = name.label_count();
-        (0..=count).filter(move |label| self.depth_mask >> (count - label) & 1 == 1).filter_map(
+        (0..=count).filter(move |label| self.depth_mask & depth_bit(count - label) != 0).filter_map(
             move |label| {
                 let hash = hashes.get(label);
                 let (branch, leaf) = path(hash);
@@ -191,7 +206,8 @@ impl Catalog {
             rest = others;
         }
         next.root = Arc::from(root);
-        next.depth_mask = (0..LABELS).filter(|&n| next.depths[n] > 0).fold(0, |m, n| m | 1 << n);
+        next.depth_mask =
+            (0..LABELS).filter(|&n| next.depths[n] > 0).fold(0, |mask, n| mask | depth_bit(n));
         next
     }
 

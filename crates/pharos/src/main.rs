@@ -5,6 +5,7 @@ mod config;
 mod control;
 mod counters;
 mod dev;
+mod large_pages;
 mod load;
 mod metrics;
 mod publish;
@@ -107,6 +108,7 @@ fn main() -> ExitCode {
     start_log(&cli.log, cli.log_format);
     let result = match cli.command {
         Command::Serve { config, flags } => {
+            large_pages::ask();
             config::read(config.as_deref(), &flags).and_then(|config| {
                 serve::run(&config, |sockets| {
                     for address in &sockets.addresses {

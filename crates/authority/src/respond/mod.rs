@@ -112,25 +112,6 @@ impl Scratch {
         }
     }
 
-    /// Brings the places of the catalogue where the zone may stand near the
-    /// core, without waiting for them. Among a million zones every question
-    /// leads to memory that nobody looked at lately; reading a group of
-    /// questions, then doing this for all of them, lets the waits overlap.
-    #[inline]
-    pub fn approach_slots(&self, catalog: &Catalog) {
-        if self.verdict == Verdict::Answer {
-            catalog.approach_slots(self.query.name(), &self.hashes);
-        }
-    }
-
-    /// The same for the zone itself, once the catalogue's places have come.
-    #[inline]
-    pub fn approach_zone(&self, catalog: &Catalog) {
-        if self.verdict == Verdict::Answer {
-            catalog.approach_zone(self.query.name(), &self.hashes);
-        }
-    }
-
     /// Writes the answer to `request`, which was read last, into `out`, which
     /// has room for the largest answer of the transport.
     #[inline]
@@ -211,6 +192,24 @@ impl Target {
 
     fn as_bytes(&self) -> &[u8] {
         &self.octets[..self.len]
+    }
+}
+
+/// Brings what the answers to these questions need near the core, without
+/// waiting for it. Among many zones every question leads to memory that nobody
+/// looked at lately: reading a group of questions first lets the waits for all
+/// of them overlap.
+#[inline]
+pub fn approach(catalog: &Catalog, group: &[Scratch]) {
+    if !catalog.is_large() {
+        return;
+    }
+    let questions = || group.iter().filter(|scratch| scratch.verdict == Verdict::Answer);
+    for Scratch { query, hashes, .. } in questions() {
+        catalog.approach_slots(query.name(), hashes);
+    }
+    for Scratch { query, hashes, .. } in questions() {
+        catalog.approach_zones(query.name(), hashes);
     }
 }
 

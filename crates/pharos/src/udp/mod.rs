@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use authority::respond::{Context, Scratch, Transport};
+use authority::respond::{Context, Scratch, Transport, approach};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::counters::Counters;
@@ -28,8 +28,6 @@ const BATCH_LEN: usize = 64;
 /// Questions that are read before the first of them is answered: enough to
 /// keep the memory busy, few enough to stay in the core's nearest cache.
 const GROUP_LEN: usize = 16;
-/// Catalogues up to this size stay in the caches by themselves.
-const APPROACH_ZONES_MIN: usize = 10_000;
 /// Questions longer than this are cut off by the kernel and not answered: one
 /// with the longest name and every EDNS option in use has half of it.
 const QUESTION_LEN_MAX: usize = 1500;
@@ -197,11 +195,7 @@ impl Desk {
                 scratch.read(context.hasher, request);
             }
         }
-        if context.catalog.totals().zones > APPROACH_ZONES_MIN {
-            let scratches = &self.scratches[..group.len()];
-            scratches.iter().for_each(|scratch| scratch.approach_slots(context.catalog));
-            scratches.iter().for_each(|scratch| scratch.approach_zone(context.catalog));
-        }
+        approach(context.catalog, &self.scratches[..group.len()]);
         for (index, scratch) in group.zip(&mut self.scratches) {
             let Some((request, from, out)) = self.batch.message(index) else {
                 self.counters.drops[wire::DropReason::Long as usize].add(1);
