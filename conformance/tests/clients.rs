@@ -19,8 +19,8 @@ fn real_clients_accept_pharos() {
     for line in &missing {
         eprintln!("CLIENTS NOT TESTED: {line}");
     }
-    let must_run = std::env::var("CI").is_ok_and(|value| value == "true");
-    assert!(missing.is_empty() || !must_run, "CI=true and something is missing: {missing:?}");
+    let must_run = std::env::var_os("CI").is_some_and(|value| !value.is_empty());
+    assert!(missing.is_empty() || !must_run, "CI is set and something is missing: {missing:?}");
     let Some(binary) = binary.filter(|_| missing.is_empty()) else { return };
     let options = Options { subject: Program::Pharos(binary), keep: None, zonemaster: true };
     let outcomes = clients::run(&options).expect("the run itself succeeds");

@@ -25,8 +25,8 @@ fn announce(missing: &[String]) {
     for line in missing {
         eprintln!("CONFORMANCE NOT TESTED: {line}");
     }
-    let must_run = std::env::var("CI").is_ok_and(|value| value == "true");
-    assert!(missing.is_empty() || !must_run, "CI=true and something is missing: {missing:?}");
+    let must_run = std::env::var_os("CI").is_some_and(|value| !value.is_empty());
+    assert!(missing.is_empty() || !must_run, "CI is set and something is missing: {missing:?}");
 }
 
 fn run(subject: Program, peers: &[Kind], queries: usize, plant: bool) -> Report {
