@@ -212,7 +212,12 @@ fn address(setup: u8) -> IpAddr {
 struct Shelf;
 
 impl Includes for Shelf {
-    fn open(&mut self, path: &str, from_file: &str) -> Result<(String, Vec<u8>), String> {
+    fn open(
+        &mut self,
+        path: &str,
+        from_file: &str,
+        _len_max: usize,
+    ) -> Result<(String, Vec<u8>), String> {
         let text = match path {
             "hosts" => "h1 A 192.0.2.1\n$ORIGIN deep\nh2 A 192.0.2.2\n",
             "blank" => " A 192.0.2.1\n",

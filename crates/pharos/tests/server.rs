@@ -327,6 +327,26 @@ fn a_reload_takes_what_changed_and_keeps_what_became_bad() {
     assert!(String::from_utf8_lossy(&shown.stdout).contains("3 zones in all"));
 }
 
+/// Code and output of a reload.
+fn reload(server: &Server, zones: &[&str]) -> (Option<i32>, String) {
+    let output = server.pharos(&[&["zone", "reload"], zones].concat());
+    (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn a_fifo_among_the_zones_stops_nothing() {
+    let home = write_zones(&[("a.test.zone", &zone("a.test.", 1, "192.0.2.1"))]);
+    let fifo = home.path().join("zones/fifo.test.zone");
+    assert!(Command::new("mkfifo").arg(fifo).status().unwrap().success());
+    let server = Server::start_in(home, &[]).ok().unwrap();
+    assert_eq!(server.ask("www.a.test"), (0, [192, 0, 2, 1]));
+    assert_eq!(server.ask("www.fifo.test").0, 2);
+    let (code, text) = reload(&server, &[]);
+    assert_eq!(code, Some(3));
+    assert!(text.contains("fifo.test.zone: error: the file cannot be read: "), "{text}");
+    assert!(text.contains("it is not a regular file but a FIFO"), "{text}");
+}
+
 #[test]
 fn a_directory_that_vanishes_changes_nothing() {
     let server = Server::start(&[("a.test.zone", &zone("a.test.", 1, "192.0.2.1"))], &[]);
@@ -469,6 +489,13 @@ fn zone_check_is_for_editors_and_ci() {
     assert_eq!(code, Some(1));
     assert!(text.contains("b.test.zone:6:7: error: "), "{text}");
     assert!(text.contains("1 of 2 files have errors"), "{text}");
+    let large = std::fs::File::create(path("large.inc")).unwrap();
+    large.set_len(2 << 30).unwrap();
+    let text = zone("c.test.", 1, "192.0.2.1") + "$INCLUDE large.inc\n";
+    std::fs::write(path("c.test.zone"), text).unwrap();
+    let (code, text) = check_zone_files(&[&path("c.test.zone")]);
+    assert_eq!(code, Some(1));
+    assert!(text.contains("it has 2147483648 octets, and there is room for"), "{text}");
     let (code, text) = check_zone_files(&["--json", &path("b.test.zone"), "/nowhere.zone"]);
     assert_eq!(code, Some(1));
     let lines: Vec<serde_json::Value> =

@@ -91,14 +91,16 @@ impl Session<'_> {
         let from = &self.problems.files[usize::from(self.file)];
         let path = str::from_utf8(path)
             .map_err(|_| fault(format!("the file name {shown}"), "a file name in UTF-8"))?;
-        let (name, text) = self.includes.open(path, from).map_err(|why| {
-            fault(format!("cannot include {shown}: {why}"), "a file that the server may read")
+        let len_max = INCLUDED_LEN_MAX - self.included_len;
+        let (name, text) = self.includes.open(path, from, len_max).map_err(|why| {
+            let accepted = "a file that the server may read; of all together at most 1 GiB";
+            fault(format!("cannot include {shown}: {why}"), accepted)
         })?;
-        self.included_len = self.included_len.saturating_add(text.len());
-        if self.included_len > INCLUDED_LEN_MAX {
-            let what = format!("with {shown} the included text has {} octets", self.included_len);
-            return Err(fault(what, format!("at most {INCLUDED_LEN_MAX} octets")));
+        if text.len() > len_max {
+            let what = format!("{shown} has {} octets too many", text.len() - len_max);
+            return Err(fault(what, "at most 1 GiB of included text"));
         }
+        self.included_len += text.len();
         Ok((name, text))
     }
 }

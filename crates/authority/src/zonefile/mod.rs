@@ -65,8 +65,14 @@ pub const TTL_SECS_MAX: u32 = i32::MAX as u32;
 /// Where `$INCLUDE` gets its text. The caller decides what may be read.
 pub trait Includes {
     /// The text of `path` as written in `from_file`, with the name to show in
-    /// problems; or why it cannot be had, in words for the operator.
-    fn open(&mut self, path: &str, from_file: &str) -> Result<(String, Vec<u8>), String>;
+    /// problems; or why it cannot be had, in words for the operator. A text of
+    /// more than `len_max` octets will be refused, so it need not be read.
+    fn open(
+        &mut self,
+        path: &str,
+        from_file: &str,
+        len_max: usize,
+    ) -> Result<(String, Vec<u8>), String>;
 }
 
 /// Refuses every `$INCLUDE`.
@@ -74,7 +80,12 @@ pub trait Includes {
 pub struct NoIncludes;
 
 impl Includes for NoIncludes {
-    fn open(&mut self, _path: &str, _from_file: &str) -> Result<(String, Vec<u8>), String> {
+    fn open(
+        &mut self,
+        _path: &str,
+        _from_file: &str,
+        _len_max: usize,
+    ) -> Result<(String, Vec<u8>), String> {
         Err("$INCLUDE is not allowed here".into())
     }
 }

@@ -16,7 +16,12 @@ const ORIGIN: &[u8] = b"\x07example\x03com\0";
 struct Shelf;
 
 impl Includes for Shelf {
-    fn open(&mut self, path: &str, from_file: &str) -> Result<(String, Vec<u8>), String> {
+    fn open(
+        &mut self,
+        path: &str,
+        from_file: &str,
+        _len_max: usize,
+    ) -> Result<(String, Vec<u8>), String> {
         let text = match path {
             "hosts" => "h1 A 192.0.2.1\n$ORIGIN deep\nh2 A 192.0.2.2\n",
             "blank" => " A 192.0.2.1\n",
@@ -160,6 +165,39 @@ fn bounds_hold() {
     assert!(found.starts_with(&name), "255 octets are a name: {found}");
     let found = outcome(format!("{name}y. 5 NS .\n").as_bytes(), None);
     assert!(found.contains("has 256 octets"), "{found}");
+}
+
+/// One file, as large as is wanted of it and never read.
+struct Hoard {
+    asked: Vec<usize>,
+}
+
+impl Includes for Hoard {
+    fn open(
+        &mut self,
+        path: &str,
+        _from_file: &str,
+        len_max: usize,
+    ) -> Result<(String, Vec<u8>), String> {
+        self.asked.push(len_max);
+        match path.parse() {
+            Ok(len) if len <= len_max => Ok((path.to_string(), vec![b'\n'; len])),
+            _ => Err("too large".into()),
+        }
+    }
+}
+
+/// Whoever opens an included file knows how much of it will be taken before
+/// reading any of it.
+#[test]
+fn includes_know_the_room_that_is_left() {
+    let mut hoard = Hoard { asked: Vec::new() };
+    let (mut records, mut problems) = (RecordSet::default(), Problems::new("zone"));
+    let text = format!("$INCLUDE 1000\n$INCLUDE {0}\n$INCLUDE 24\n", super::INCLUDED_LEN_MAX);
+    Reader::new().read(text.as_bytes(), None, &mut hoard, &mut records, &mut problems);
+    let max = super::INCLUDED_LEN_MAX;
+    assert_eq!(hoard.asked, [max, max - 1000, max - 1000], "what is refused takes no room");
+    assert!(problems.to_string().contains("of all together at most 1 GiB"), "{problems}");
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! One zone file: read, compiled, and remembered by a stamp.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::hash::BuildHasher;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
 use authority::zonefile::{Includes, Reader};
@@ -85,7 +85,7 @@ impl<'d> Workbench<'d> {
         let mut image = None;
         self.records.clear();
         let fallback = origin_from_name(name);
-        match read_whole(&path, &mut self.text) {
+        match read_whole(&path, FILE_LEN_MAX, &mut self.text) {
             Ok(stamp) => {
                 state.stamp = stamp;
                 let origin = fallback.as_deref().map(Name::from_trusted);
@@ -128,15 +128,14 @@ impl<'d> Workbench<'d> {
     }
 }
 
-/// Reads a file into `text`; returns its stamp.
-fn read_whole(path: &Path, text: &mut Vec<u8>) -> io::Result<u64> {
-    let mut file = File::open(path)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
-    if metadata.len() > FILE_LEN_MAX {
-        return Err(io::Error::other("it is larger than 4 GiB"));
+/// Reads a file of at most `len_max` octets into `text`; returns its stamp.
+fn read_whole(path: &Path, len_max: u64, text: &mut Vec<u8>) -> io::Result<u64> {
+    let (mut file, metadata) = open_regular(path)?;
+    let too_large = |len: u64| {
+        io::Error::other(format!("it has {len} octets, and there is room for {len_max}"))
+    };
+    if metadata.len() > len_max {
+        return Err(too_large(metadata.len()));
     }
     // One octet more than the file has: a read that does not fill the room has
     // met the end, so a small file takes one system call.
@@ -148,6 +147,9 @@ fn read_whole(path: &Path, text: &mut Vec<u8>) -> io::Result<u64> {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),
         }
+        if len as u64 > len_max {
+            return Err(too_large(len as u64));
+        }
         if len < text.len() {
             text.truncate(len);
             return Ok(stamp(&metadata));
@@ -155,6 +157,34 @@ fn read_whole(path: &Path, text: &mut Vec<u8>) -> io::Result<u64> {
         // It grew while it was read.
         text.resize(2 * len, 0);
     }
+}
+
+/// Opens a regular file. Anything else could keep its reader waiting for ever,
+/// as a FIFO without a writer does already when it is opened.
+fn open_regular(path: &Path) -> io::Result<(File, fs::Metadata)> {
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path)
+        .and_then(|file| file.metadata().map(|metadata| (file, metadata)));
+    // A socket cannot even be opened; that is said in the same words.
+    let kind = match &opened {
+        Ok((_, metadata)) => metadata.file_type(),
+        Err(error) => match fs::metadata(path) {
+            Ok(metadata) => metadata.file_type(),
+            Err(_) => return Err(io::Error::new(error.kind(), error.to_string())),
+        },
+    };
+    if kind.is_file() {
+        return opened;
+    }
+    let what = match kind {
+        kind if kind.is_dir() => "a directory",
+        kind if kind.is_fifo() => "a FIFO",
+        kind if kind.is_socket() => "a socket",
+        _ => "a device",
+    };
+    Err(io::Error::other(format!("it is not a regular file but {what}")))
 }
 
 /// A number that changes when the file does.
@@ -184,8 +214,7 @@ fn origin_from_name(name: &OsString) -> Option<Vec<u8>> {
     let stem = stem.strip_suffix(b".").unwrap_or(stem);
     let mut wire = Vec::with_capacity(stem.len() + 2);
     for label in stem.split(|octet| *octet == b'.') {
-        let is_plain =
-            |octet: &u8| octet.is_ascii_alphanumeric() || matches!(octet, b'-' | b'_' | b'/');
+        let is_plain = |octet: &u8| octet.is_ascii_alphanumeric() || matches!(octet, b'-' | b'_');
         if label.is_empty() || label.len() > 63 || !label.iter().all(is_plain) {
             return None;
         }
@@ -210,7 +239,12 @@ impl<'d> DirectoryIncludes<'d> {
 }
 
 impl Includes for DirectoryIncludes<'_> {
-    fn open(&mut self, path: &str, _from_file: &str) -> Result<(String, Vec<u8>), String> {
+    fn open(
+        &mut self,
+        path: &str,
+        _from_file: &str,
+        len_max: usize,
+    ) -> Result<(String, Vec<u8>), String> {
         let relative = Path::new(path);
         let stays = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
         if !relative.components().all(stays) {
@@ -234,7 +268,7 @@ impl Includes for DirectoryIncludes<'_> {
             Err(error) => return Err(format!("`{path}` cannot be read: {error}")),
         }
         let mut text = Vec::new();
-        let stamp = read_whole(&full, &mut text)
+        let stamp = read_whole(&full, len_max as u64, &mut text)
             .map_err(|error| format!("`{path}` cannot be read: {error}"))?;
         self.read.push((full.clone(), stamp));
         Ok((full.display().to_string(), text))
@@ -247,7 +281,7 @@ pub fn check_file(path: &Path) -> (Option<Image>, Problems) {
     let mut records = RecordSet::default();
     let mut text = Vec::new();
     let root = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    if let Err(error) = read_whole(path, &mut text) {
+    if let Err(error) = read_whole(path, FILE_LEN_MAX, &mut text) {
         let what = format!("the file cannot be read: {error}");
         problems.error(Position::default(), what, "a readable file");
         return (None, problems);
