@@ -178,8 +178,9 @@ pub fn say(line: std::fmt::Arguments<'_>) {
 /// Checks files one by one; the exit code says whether all are good.
 fn check_files(files: &[PathBuf], json: bool) -> u8 {
     let mut bad = 0;
+    let mut checker = load::Checker::default();
     for file in files {
-        let (image, problems) = load::check_file(file);
+        let (image, problems) = checker.check(file);
         if json {
             println!("{}", control::check_as_json(file, image.as_ref(), &problems));
         } else {

@@ -489,6 +489,10 @@ fn zone_check_is_for_editors_and_ci() {
     assert_eq!(code, Some(1));
     assert!(text.contains("b.test.zone:6:7: error: "), "{text}");
     assert!(text.contains("1 of 2 files have errors"), "{text}");
+    std::fs::copy(path("a.test.zone"), path("copy.zone")).unwrap();
+    let (code, text) = check_zone_files(&[&path("a.test.zone"), &path("copy.zone")]);
+    assert_eq!(code, Some(1));
+    assert!(text.contains("a.test.zone already holds the zone a.test.; accepted: "), "{text}");
     let large = std::fs::File::create(path("large.inc")).unwrap();
     large.set_len(2 << 30).unwrap();
     let text = zone("c.test.", 1, "192.0.2.1") + "$INCLUDE large.inc\n";

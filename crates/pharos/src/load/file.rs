@@ -1,6 +1,6 @@
 //! One zone file: read, compiled, and remembered by a stamp.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::hash::BuildHasher;
 use std::io::{self, Read};
@@ -9,13 +9,13 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
 use authority::zonefile::{Includes, Reader};
-use authority::{Compiler, Image, NameHasher, Position, Problems, RecordSet};
+use authority::{Compiler, Image, Position, Problems, RecordSet};
 use wire::Name;
 
 use super::{ENDING, FileState, ZoneDirectory};
 
 /// Octets of one zone file at the most.
-pub const FILE_LEN_MAX: u64 = 4 << 30;
+pub(super) const FILE_LEN_MAX: u64 = 4 << 30;
 
 /// What became of one file.
 pub(super) struct FileResult {
@@ -81,7 +81,7 @@ impl<'d> Workbench<'d> {
             }
         }
         let mut problems = Problems::new(path.display().to_string());
-        let mut includes = DirectoryIncludes { root: &directory.path, read: Vec::new() };
+        let mut includes = DirectoryIncludes::new(&directory.path);
         let mut image = None;
         self.records.clear();
         let fallback = origin_from_name(name);
@@ -129,7 +129,7 @@ impl<'d> Workbench<'d> {
 }
 
 /// Reads a file of at most `len_max` octets into `text`; returns its stamp.
-fn read_whole(path: &Path, len_max: u64, text: &mut Vec<u8>) -> io::Result<u64> {
+pub(super) fn read_whole(path: &Path, len_max: u64, text: &mut Vec<u8>) -> io::Result<u64> {
     let (mut file, metadata) = open_regular(path)?;
     let too_large = |len: u64| {
         io::Error::other(format!("it has {len} octets, and there is room for {len_max}"))
@@ -209,7 +209,7 @@ pub(super) fn stamp_of(path: &Path) -> u64 {
 
 /// The zone name that a file is called after: `example.com.zone` holds
 /// `example.com.`, unless its records say otherwise.
-fn origin_from_name(name: &OsString) -> Option<Vec<u8>> {
+pub(super) fn origin_from_name(name: &OsStr) -> Option<Vec<u8>> {
     let stem = name.as_bytes().strip_suffix(ENDING.as_bytes())?;
     let stem = stem.strip_suffix(b".").unwrap_or(stem);
     let mut wire = Vec::with_capacity(stem.len() + 2);
@@ -226,14 +226,14 @@ fn origin_from_name(name: &OsString) -> Option<Vec<u8>> {
 }
 
 /// `$INCLUDE` from inside the zone directory only.
-struct DirectoryIncludes<'d> {
+pub(super) struct DirectoryIncludes<'d> {
     root: &'d Path,
     read: Vec<(PathBuf, u64)>,
 }
 
 impl<'d> DirectoryIncludes<'d> {
     /// Includes from `root` and below.
-    fn new(root: &'d Path) -> Self {
+    pub fn new(root: &'d Path) -> Self {
         DirectoryIncludes { root, read: Vec::new() }
     }
 }
@@ -273,23 +273,4 @@ impl Includes for DirectoryIncludes<'_> {
         self.read.push((full.clone(), stamp));
         Ok((full.display().to_string(), text))
     }
-}
-
-/// Reads and compiles one file on its own, for `pharos zone check`.
-pub fn check_file(path: &Path) -> (Option<Image>, Problems) {
-    let mut problems = Problems::new(path.display().to_string());
-    let mut records = RecordSet::default();
-    let mut text = Vec::new();
-    let root = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    if let Err(error) = read_whole(path, FILE_LEN_MAX, &mut text) {
-        let what = format!("the file cannot be read: {error}");
-        problems.error(Position::default(), what, "a readable file");
-        return (None, problems);
-    }
-    let fallback = path.file_name().map(OsString::from).and_then(|name| origin_from_name(&name));
-    let mut includes = DirectoryIncludes::new(root.unwrap_or(Path::new(".")));
-    let origin = fallback.as_deref().map(Name::from_trusted);
-    Reader::new().read(&text, origin, &mut includes, &mut records, &mut problems);
-    let image = Compiler::new(NameHasher::new([7; 16])).compile(&records, &mut problems);
-    (image, problems)
 }

@@ -5,6 +5,7 @@
 //! each with buffers of its own. Nothing here touches what is being served:
 //! the result is a [`Load`], which says what to change and what was wrong.
 
+mod check;
 mod file;
 
 use std::collections::HashMap;
@@ -21,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use authority::{Catalog, Change, NameHasher, Position, Problems};
 
-pub use file::check_file;
+pub use check::Checker;
 use file::{FileOutcome, FileResult, Workbench, stamp_of};
 
 /// Only files with this ending are zones; others may be included by them.
