@@ -79,9 +79,30 @@ impl Problems {
         self.list.push(Problem { severity, at, what, accepted });
     }
 
-    /// True if nothing at all was noted.
+    /// Drops all but `max` problems: warnings first, then what was noted last.
+    /// What is dropped still counts.
+    pub fn keep_worst(&mut self, max: usize) {
+        if self.list.len() > max {
+            self.list.sort_by_key(|problem| std::cmp::Reverse(problem.severity));
+            self.dropped += self.list.len() - max;
+            self.list.truncate(max);
+            self.list.shrink_to_fit();
+        }
+    }
+
+    /// True if no problem is kept.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
+    }
+
+    /// Number of problems kept.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Number of problems, those past the bound included.
+    pub fn count(&self) -> usize {
+        self.list.len() + self.dropped
     }
 
     /// Number of errors, those past the bound included.
@@ -148,5 +169,29 @@ impl fmt::Display for Problems {
             writeln!(f, "{file}: and {} more problems, not listed", self.dropped)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_are_kept_and_the_rest_is_counted() {
+        let mut problems = Problems::new("zone");
+        let at = |line| Position { line, ..Position::default() };
+        problems.warning(at(1), "odd", "even");
+        problems.error(at(3), "bad", "good");
+        problems.error(at(2), "bad", "good");
+        problems.keep_worst(3);
+        assert_eq!((problems.len(), problems.dropped()), (3, 0));
+        problems.keep_worst(1);
+        assert_eq!((problems.errors(), problems.count()), (2, 3));
+        assert_eq!(
+            problems.to_string(),
+            "zone:3: error: bad; accepted: good\nzone: and 2 more problems, not listed\n"
+        );
+        problems.keep_worst(0);
+        assert!(problems.is_empty() && problems.count() == 3);
     }
 }

@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use authority::{NameHasher, Problems, Settings};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use tokio::signal::unix::{SignalKind, signal};
 use wire::{CookieSecrets, Secret};
 
 use crate::config::{Config, Cookies};
 use crate::counters::{AllCounters, Via};
-use crate::load::{Load, Summary, ZoneDirectory};
+use crate::load::{KnownProblems, Load, Summary, ZoneDirectory};
 use crate::publish::{Publisher, Snapshot};
 use crate::tcp::{self, TcpServer};
 use crate::udp;
@@ -43,8 +43,19 @@ pub struct Loads {
     pub succeeded: u64,
     pub failed: u64,
     pub last: Summary,
-    /// What was wrong in the last load.
-    pub problems: Vec<String>,
+    /// What is wrong with the zone files, whenever it was found.
+    pub problems: ProblemLines,
+}
+
+/// One line for each problem. Cloning shares them, so that whoever only wants
+/// the counters beside them does not pay for them.
+#[derive(Clone, Debug, Default)]
+pub struct ProblemLines(Arc<[String]>);
+
+impl Serialize for ProblemLines {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter())
+    }
 }
 
 /// What a load did, for whoever asked for it.
@@ -55,7 +66,8 @@ pub struct Report {
     pub zones: usize,
     pub records: usize,
     pub millis: u64,
-    /// One line for each problem.
+    /// One line for each problem: of the files that were read, and of others
+    /// that are still bad.
     pub problems: Vec<String>,
 }
 
@@ -174,27 +186,28 @@ impl Server {
         Ok(self.apply(load, started))
     }
 
-    fn apply(&self, load: Load, started: Instant) -> Report {
-        if !load.changes.is_empty() {
+    fn apply(&self, mut load: Load, started: Instant) -> Report {
+        let changes = std::mem::take(&mut load.changes);
+        if !changes.is_empty() {
             self.publisher.update(|old| Snapshot {
-                catalog: old.catalog.with(load.changes),
+                catalog: old.catalog.with(changes),
                 settings: old.settings.clone(),
                 generation: old.generation,
             });
         }
-        log_problems(&load.problems);
+        log_problems(&load.problems, load.found);
         let totals = self.publisher.current().catalog.totals();
         let report = Report {
             summary: load.summary,
             zones: totals.zones,
             records: totals.records,
             millis: started.elapsed().as_millis() as u64,
-            problems: load.problems.iter().flat_map(lines).collect(),
+            problems: problem_lines(&load, |known| known.is_new || known.problems.errors() > 0),
         };
         let mut loads = lock(&self.loads);
         loads.succeeded += 1;
         loads.last = load.summary;
-        loads.problems.clone_from(&report.problems);
+        loads.problems = ProblemLines(problem_lines(&load, |_| true).into());
         self.ready.store(true, Ordering::Release);
         report
     }
@@ -232,21 +245,34 @@ fn lines(problems: &Problems) -> Vec<String> {
     problems.to_string().lines().map(str::to_owned).collect()
 }
 
-fn log_problems(problems: &[Problems]) {
+/// The lines of what `is_wanted`, and how much more there is.
+fn problem_lines(load: &Load, is_wanted: impl Fn(&KnownProblems) -> bool) -> Vec<String> {
+    let wanted = load.problems.iter().filter(|known| is_wanted(known));
+    let mut all: Vec<String> = wanted.flat_map(|known| lines(&known.problems)).collect();
+    if load.untold > 0 {
+        let untold = load.untold;
+        all.push(format!("and {untold} more problems in other files; `pharos zone check` has all"));
+    }
+    all
+}
+
+/// Logs what a load found: `found` problems, not all of which may be known.
+fn log_problems(known: &[KnownProblems], found: usize) {
     let mut logged = 0;
-    for problems in problems {
+    for KnownProblems { problems, .. } in known.iter().filter(|known| known.is_new) {
         for line in lines(problems) {
+            if logged == LOGGED_PROBLEMS_MAX {
+                break;
+            }
             logged += 1;
-            if logged <= LOGGED_PROBLEMS_MAX {
-                match problems.errors() {
-                    0 => tracing::warn!("{line}"),
-                    _ => tracing::error!("{line}"),
-                }
+            match problems.errors() {
+                0 => tracing::warn!("{line}"),
+                _ => tracing::error!("{line}"),
             }
         }
     }
-    if logged > LOGGED_PROBLEMS_MAX {
-        let more = logged - LOGGED_PROBLEMS_MAX;
+    if found > logged {
+        let more = found - logged;
         tracing::error!("and {more} more problems; `pharos zone check DIR/*.zone` lists them all");
     }
 }

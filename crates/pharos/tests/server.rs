@@ -314,7 +314,11 @@ fn a_reload_takes_what_changed_and_keeps_what_became_bad() {
     assert_eq!(server.ask("www.d.test"), (0, [192, 0, 2, 4]));
     // One zone alone; a file that is not there is refused.
     write("a.test.zone", &zone("a.test.", 3, "192.0.2.12"));
-    assert!(server.pharos(&["zone", "reload", "a.test."]).status.code().is_some());
+    let output = server.pharos(&["zone", "reload", "a.test."]);
+    assert_eq!(output.status.code(), Some(3), "b.test is still bad");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("b.test.zone:3:7: error: "), "{text}");
+    assert!(server.http("/v1/problems").1.contains("b.test.zone:3:7: error: "));
     assert_eq!(server.ask("www.a.test"), (0, [192, 0, 2, 12]));
     let output = server.pharos(&["zone", "reload", "nowhere.test"]);
     assert_eq!(output.status.code(), Some(1));
@@ -331,6 +335,41 @@ fn a_reload_takes_what_changed_and_keeps_what_became_bad() {
 fn reload(server: &Server, zones: &[&str]) -> (Option<i32>, String) {
     let output = server.pharos(&[&["zone", "reload"], zones].concat());
     (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn a_bad_file_of_any_name_keeps_its_zone() {
+    let good = zone("example.org.", 1, "192.0.2.1");
+    let server = Server::start(&[("tenant1.zone", &good)], &[]);
+    let path = server.zones().join("tenant1.zone");
+    std::fs::write(&path, good.replace("host 1 2", "host one 2")).unwrap();
+    for zones in [&[][..], &["example.org"]] {
+        let (code, text) = reload(&server, zones);
+        assert_eq!(code, Some(3));
+        assert!(text.contains("0 removed, 1 bad (1 of them"), "{text}");
+    }
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    assert_eq!(reload(&server, &[]).0, Some(3));
+    assert_eq!(server.ask("www.example.org"), (0, [192, 0, 2, 1]));
+    assert_eq!(server.ask("www.tenant1").0, 5, "no zone is made up from the name");
+    std::fs::remove_dir(&path).unwrap();
+    std::fs::write(&path, zone("example.org.", 2, "192.0.2.22")).unwrap();
+    assert_eq!(reload(&server, &["example.org"]).0, Some(0), "by its zone, not its file");
+    assert_eq!(server.ask("www.example.org"), (0, [192, 0, 2, 22]));
+}
+
+#[test]
+fn a_zone_that_left_its_file_is_gone_after_a_reload_of_it_alone() {
+    let files = [("example.net.zone", &zone("example.net.", 1, "192.0.2.1")[..])];
+    let server = Server::start(&files, &[]);
+    let other = zone("other.net.", 1, "192.0.2.2") + "; another length\n";
+    std::fs::write(server.zones().join("example.net.zone"), other).unwrap();
+    let (code, text) = reload(&server, &["example.net"]);
+    assert_eq!(code, Some(0));
+    assert!(text.contains("1 zones updated, 1 removed"), "{text}");
+    assert_eq!(server.ask("www.example.net").0, 5);
+    assert_eq!(server.ask("www.other.net"), (0, [192, 0, 2, 2]));
 }
 
 #[test]

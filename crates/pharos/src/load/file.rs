@@ -12,6 +12,7 @@ use authority::zonefile::{Includes, Reader};
 use authority::{Compiler, Image, Position, Problems, RecordSet};
 use wire::Name;
 
+use super::problems::Room;
 use super::{ENDING, FileState, ZoneDirectory};
 
 /// Octets of one zone file at the most.
@@ -20,10 +21,12 @@ pub(super) const FILE_LEN_MAX: u64 = 4 << 30;
 /// What became of one file.
 pub(super) struct FileResult {
     pub order: usize,
+    /// Without an origin if the file is bad: what it stands for then depends
+    /// on other files and on what is served.
     pub state: FileState,
     pub outcome: FileOutcome,
     pub problems: Option<Box<Problems>>,
-    pub includes: Option<Vec<(PathBuf, u64)>>,
+    pub includes: Vec<(PathBuf, u64)>,
 }
 
 pub(super) enum FileOutcome {
@@ -31,16 +34,20 @@ pub(super) enum FileOutcome {
     Good {
         image: Image,
     },
-    /// The image answers SERVFAIL; there is none if not even the zone's name
-    /// is known.
+    /// Images that answer SERVFAIL: of the zone that the file names by its SOA
+    /// record, and of the one that it is called after.
     Bad {
-        image: Option<Image>,
+        named: Option<Image>,
+        guessed: Option<Image>,
     },
+    /// It holds a zone that another file holds too, which goes before it.
+    Doubled,
 }
 
 /// One thread's buffers.
 pub(super) struct Workbench<'d> {
     directory: &'d ZoneDirectory,
+    room: &'d Room,
     text: Vec<u8>,
     reader: Reader,
     records: RecordSet,
@@ -48,9 +55,11 @@ pub(super) struct Workbench<'d> {
 }
 
 impl<'d> Workbench<'d> {
-    pub fn new(directory: &'d ZoneDirectory) -> Self {
+    /// `room` is for the problems of all files that are read together.
+    pub fn new(directory: &'d ZoneDirectory, room: &'d Room) -> Self {
         Workbench {
             directory,
+            room,
             text: Vec::new(),
             reader: Reader::new(),
             records: RecordSet::default(),
@@ -63,9 +72,8 @@ impl<'d> Workbench<'d> {
         let directory = self.directory;
         let path = directory.path.join(name);
         let hash = directory.names.hash_one(name);
-        let mut state = FileState { name: hash, stamp: 0, origin: 0, is_bad: false };
-        let known = directory.known(hash);
-        if let Some(known) = known {
+        let mut state = FileState { name: hash, ..FileState::default() };
+        if let Some(known) = directory.known(hash) {
             state.stamp = stamp_of(&path);
             // A bad file is read again every time: what is wrong with it may
             // lie elsewhere, and every reload shall say what is still bad.
@@ -76,7 +84,7 @@ impl<'d> Workbench<'d> {
                     state: *known,
                     outcome: FileOutcome::Unchanged,
                     problems: None,
-                    includes: None,
+                    includes: Vec::new(),
                 };
             }
         }
@@ -111,19 +119,22 @@ impl<'d> Workbench<'d> {
             }
             None => {
                 state.is_bad = true;
-                let origin = authority::compile::origin_of(&self.records).or(fallback);
-                let image = origin
-                    .map(|origin| Image::broken(Name::from_trusted(&origin), &directory.hasher));
-                state.origin = image.as_ref().map_or(0, Image::origin_hash);
-                FileOutcome::Bad { image }
+                let broken =
+                    |origin: Vec<u8>| Image::broken(Name::from_trusted(&origin), &directory.hasher);
+                FileOutcome::Bad {
+                    named: authority::compile::origin_of(&self.records).map(broken),
+                    guessed: fallback.map(broken),
+                }
             }
         };
+        state.problems = u32::try_from(problems.count()).unwrap_or(u32::MAX);
+        self.room.fit(&mut problems);
         FileResult {
             order,
             state,
             outcome,
             problems: (!problems.is_empty()).then(|| Box::new(problems)),
-            includes: (!includes.read.is_empty()).then_some(includes.read),
+            includes: includes.read,
         }
     }
 }

@@ -7,11 +7,16 @@
 
 mod check;
 mod file;
+mod merge;
+mod problems;
 
-use std::collections::HashMap;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs;
-use std::hash::RandomState;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirEntryExt;
@@ -20,10 +25,14 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use authority::{Catalog, Change, NameHasher, Position, Problems};
+use authority::{Catalog, Change, Image, NameHasher};
+use wire::Name;
 
 pub use check::Checker;
 use file::{FileOutcome, FileResult, Workbench, stamp_of};
+use merge::{Merge, Scope};
+pub use problems::KnownProblems;
+use problems::{ProblemStore, Room};
 
 /// Only files with this ending are zones; others may be included by them.
 const ENDING: &str = ".zone";
@@ -42,17 +51,23 @@ pub struct ZoneDirectory {
     /// Files that zones include, and their stamps, by the hash of the zone
     /// file's name.
     includes: HashMap<u64, Vec<(PathBuf, u64)>>,
+    /// What is wrong with which file.
+    problems: ProblemStore,
 }
 
 /// What is known of a zone file. A million of them must stay small.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct FileState {
     name: u64,
     /// Changes when the file does.
     stamp: u64,
-    /// Hash of the zone's name; 0 if the file gave none.
+    /// Hash of the name of the zone that the file holds; 0 if it gave none.
     origin: u64,
+    /// Number of problems it had when it was read last.
+    problems: u32,
     is_bad: bool,
+    /// Its zone is taken from it, and not from another file that holds it too.
+    is_source: bool,
 }
 
 /// What a load found.
@@ -60,8 +75,13 @@ struct FileState {
 pub struct Load {
     /// What to change in the catalogue.
     pub changes: Vec<Change>,
-    /// Everything wrong with the files that were read, worst files first.
-    pub problems: Vec<Problems>,
+    /// What is wrong with the files of the directory, whenever it was found,
+    /// by the names of the files; bounded.
+    pub problems: Vec<KnownProblems>,
+    /// Problems beyond that bound, in files that are not among these.
+    pub untold: usize,
+    /// Problems of the files that were read this time, all of them.
+    pub found: usize,
     /// What happened, in numbers.
     pub summary: Summary,
 }
@@ -92,6 +112,7 @@ impl ZoneDirectory {
             names: RandomState::new(),
             files: Vec::new(),
             includes: HashMap::new(),
+            problems: ProblemStore::default(),
         }
     }
 
@@ -112,28 +133,138 @@ impl ZoneDirectory {
             )));
         }
         let results = self.read_all(&names, progress);
-        Ok(self.merge_all(&names, results, serving))
+        Ok(Merge::new(self, &names, serving, Scope::All).run(results))
     }
 
-    /// Reads the files of these zones alone, which are called after them; the
-    /// rest of the directory is not looked at, however large it is.
+    /// Reads the files of these zones alone, and those that hold the same
+    /// zones; the rest of the directory is not looked at, however large it is.
     pub fn load_zones(&mut self, zones: &[String], serving: &Catalog) -> io::Result<Load> {
-        let names: Vec<OsString> = zones
-            .iter()
-            .map(|zone| format!("{}{ENDING}", zone.trim_end_matches('.').to_lowercase()).into())
-            .collect();
-        for (name, zone) in names.iter().zip(zones) {
-            if Path::new(name).components().count() != 1 || !self.path.join(name).is_file() {
-                return Err(io::Error::other(format!(
-                    "no file {} for the zone {zone} in {}; nothing was changed: a reload of all \
-                     zones finds files with other names",
-                    name.display(),
-                    self.path.display()
-                )));
+        let mut names = self.files_of(zones)?;
+        let mut results = self.read_all(&names, &|_, _| {});
+        loop {
+            let rivals = self.rivals_of(&results)?;
+            if rivals.is_empty() {
+                break;
             }
+            let mut more = self.read_all(&rivals, &|_, _| {});
+            more.iter_mut().for_each(|result| result.order += names.len());
+            results.append(&mut more);
+            names.extend(rivals);
         }
-        let results = self.read_all(&names, &|_, _| {});
-        Ok(self.merge_some(&names, results, serving))
+        Ok(Merge::new(self, &names, serving, Scope::Some).run(results))
+    }
+
+    /// The files of `zones`: those called after them, and those that they are
+    /// served from if these have other names.
+    fn files_of(&self, zones: &[String]) -> io::Result<Vec<OsString>> {
+        let mut names = Vec::new();
+        // Zones that are not known to be in a file called after them.
+        let mut elsewhere = Vec::new();
+        for zone in zones {
+            let origin = self.origin_of(zone);
+            let called = self.files_called(zone);
+            let is_source = |name: &OsString| {
+                let known = self.known(self.names.hash_one(name));
+                known.is_some_and(|file| file.is_source && file.origin == origin)
+            };
+            if !called.iter().any(is_source) {
+                elsewhere.push((origin, zone, called.is_empty()));
+            }
+            names.extend(called);
+        }
+        let sources = self.sources_of(elsewhere.iter().map(|(origin, ..)| *origin).collect())?;
+        let is_missing = |(origin, _, is_uncalled): &&(u64, &String, bool)| {
+            *is_uncalled && !sources.iter().any(|(_, source)| source == origin)
+        };
+        if let Some((_, zone, _)) = elsewhere.iter().find(is_missing) {
+            return Err(io::Error::other(format!(
+                "no file {}{ENDING} for the zone {zone} in {}, and none that was read before \
+                 holds it; nothing was changed: a reload of all zones finds new files with other \
+                 names",
+                zone.trim_end_matches('.'),
+                self.path.display()
+            )));
+        }
+        names.extend(sources.into_iter().map(|(name, _)| name));
+        names.sort_unstable();
+        names.dedup();
+        Ok(names)
+    }
+
+    /// Hash of the name of a zone; 0 if it is no domain name.
+    fn origin_of(&self, zone: &str) -> u64 {
+        match wire::name::from_text(zone) {
+            Ok(name) if !zone.is_empty() => {
+                self.hasher.name(Name::from_trusted(&name.to_ascii_lowercase()))
+            }
+            _ => 0,
+        }
+    }
+
+    /// The files that are called after `zone`: by custom in lower case.
+    fn files_called(&self, zone: &str) -> Vec<OsString> {
+        let stem = zone.trim_end_matches('.');
+        let mut names = vec![format!("{}{ENDING}", stem.to_ascii_lowercase())];
+        if names[0].strip_suffix(ENDING) != Some(stem) {
+            names.push(format!("{stem}{ENDING}"));
+        }
+        let is_there = |name: &String| {
+            !name.starts_with('.')
+                && Path::new(name).components().count() == 1
+                && self.path.join(name).symlink_metadata().is_ok()
+        };
+        names.into_iter().filter(is_there).map(OsString::from).collect()
+    }
+
+    /// The files that these zones are served from, each with its zone.
+    fn sources_of(&self, mut origins: Vec<u64>) -> io::Result<Vec<(OsString, u64)>> {
+        origins.sort_unstable();
+        let sources: HashMap<u64, u64> = self
+            .files
+            .iter()
+            .filter(|file| file.is_source && origins.binary_search(&file.origin).is_ok())
+            .map(|file| (file.name, file.origin))
+            .collect();
+        if sources.is_empty() {
+            return Ok(Vec::new());
+        }
+        let with_zone = |name: OsString| {
+            let origin = *sources.get(&self.names.hash_one(&name))?;
+            Some((name, origin))
+        };
+        Ok(self.list()?.into_iter().filter_map(with_zone).collect())
+    }
+
+    /// Other files that hold, or held, a zone that one of `results` holds or
+    /// held. Who gets it can only be decided among all of them.
+    fn rivals_of(&self, results: &[FileResult]) -> io::Result<Vec<OsString>> {
+        let mut origins: Vec<u64> =
+            results.iter().flat_map(|result| self.zones_of(result)).collect();
+        origins.sort_unstable();
+        let mut read: Vec<u64> = results.iter().map(|result| result.state.name).collect();
+        read.sort_unstable();
+        let rivals: HashSet<u64> = self
+            .files
+            .iter()
+            .filter(|file| file.origin != 0 && origins.binary_search(&file.origin).is_ok())
+            .map(|file| file.name)
+            .filter(|name| read.binary_search(name).is_err())
+            .collect();
+        if rivals.is_empty() {
+            return Ok(Vec::new());
+        }
+        let is_rival = |name: &OsString| rivals.contains(&self.names.hash_one(name));
+        Ok(self.list()?.into_iter().filter(is_rival).collect())
+    }
+
+    /// The zones that a file may hold, before it was read or now.
+    fn zones_of(&self, result: &FileResult) -> [u64; 3] {
+        let before = self.known(result.state.name).map_or(0, |known| known.origin);
+        let hash = |image: &Option<Image>| image.as_ref().map_or(0, Image::origin_hash);
+        match &result.outcome {
+            FileOutcome::Bad { named, guessed } => [before, hash(named), hash(guessed)],
+            _ => [before, result.state.origin, 0],
+        }
     }
 
     /// Names of all zone files, in the order in which a disk reads them best.
@@ -162,10 +293,11 @@ impl ZoneDirectory {
         let next = AtomicUsize::new(0);
         let results = Mutex::new(Vec::new());
         let shown = Mutex::new(Instant::now());
+        let room = Room::default();
         std::thread::scope(|scope| {
             for _ in 0..threads.min(names.len().max(1)) {
                 scope.spawn(|| {
-                    let mut bench = Workbench::new(self);
+                    let mut bench = Workbench::new(self, &room);
                     let mut own = Vec::new();
                     // Files are taken in runs, to keep the threads apart.
                     const RUN: usize = 64;
@@ -202,127 +334,4 @@ impl ZoneDirectory {
     fn known(&self, name: u64) -> Option<&FileState> {
         self.files.binary_search_by_key(&name, |file| file.name).ok().map(|at| &self.files[at])
     }
-
-    /// Turns what was read of the whole directory into changes.
-    fn merge_all(
-        &mut self,
-        names: &[OsString],
-        results: Vec<FileResult>,
-        serving: &Catalog,
-    ) -> Load {
-        let mut load = Load::default();
-        let mut states = Vec::with_capacity(results.len());
-        let owners = owners(names, &results);
-        for result in results {
-            let owner = owners.get(&result.state.origin);
-            let is_taken = owner.is_some_and(|owner| *owner != result.order);
-            states.push(self.take(&mut load, result, is_taken, names, serving));
-        }
-        for old in &self.files {
-            if old.origin != 0
-                && !owners.contains_key(&old.origin)
-                && let Some(image) = serving.by_hash(old.origin)
-            {
-                load.changes.push(Change::remove(image.origin(), &self.hasher));
-                load.summary.removed += 1;
-            }
-        }
-        states.sort_unstable_by_key(|state| state.name);
-        self.files = states;
-        self.finish(load)
-    }
-
-    /// Turns what was read of a few files into changes.
-    fn merge_some(
-        &mut self,
-        names: &[OsString],
-        results: Vec<FileResult>,
-        serving: &Catalog,
-    ) -> Load {
-        let mut load = Load::default();
-        for result in results {
-            let FileState { name, origin, .. } = result.state;
-            let is_taken = origin != 0
-                && self.files.iter().any(|file| file.origin == origin && file.name != name);
-            let state = self.take(&mut load, result, is_taken, names, serving);
-            match self.files.binary_search_by_key(&name, |file| file.name) {
-                Ok(at) => self.files[at] = state,
-                Err(at) => self.files.insert(at, state),
-            }
-        }
-        self.finish(load)
-    }
-
-    fn finish(&self, mut load: Load) -> Load {
-        load.summary.files = self.files.len();
-        load.summary.bad = self.files.iter().filter(|file| file.is_bad).count();
-        load
-    }
-
-    /// Takes one file's result into `load`; returns what to remember of it.
-    fn take(
-        &mut self,
-        load: &mut Load,
-        result: FileResult,
-        is_taken: bool,
-        names: &[OsString],
-        serving: &Catalog,
-    ) -> FileState {
-        let mut state = result.state;
-        let mut problems = result.problems;
-        if !matches!(result.outcome, FileOutcome::Unchanged) {
-            load.summary.read += 1;
-        }
-        if is_taken {
-            let file = self.path.join(&names[result.order]).display().to_string();
-            problems.get_or_insert_with(|| Box::new(Problems::new(file))).error(
-                Position::default(),
-                "another file of the directory already holds this zone",
-                "one file for each zone",
-            );
-            state.origin = 0;
-            state.is_bad = true;
-        } else {
-            load.take(result.outcome, &state, serving);
-        }
-        if let Some(includes) = result.includes {
-            self.includes.insert(state.name, includes);
-        }
-        load.problems.extend(problems.map(|problems| *problems));
-        state
-    }
-}
-
-impl Load {
-    fn take(&mut self, outcome: FileOutcome, state: &FileState, serving: &Catalog) {
-        match outcome {
-            FileOutcome::Unchanged => {}
-            FileOutcome::Good { image } => {
-                let same =
-                    serving.by_hash(state.origin).is_some_and(|old| old.has_same_content(&image));
-                if !same {
-                    self.summary.updated += 1;
-                    self.changes.push(Change::Put(image));
-                }
-            }
-            FileOutcome::Bad { image: Some(image) } => match serving.by_hash(state.origin) {
-                Some(old) if !old.is_broken() => self.summary.kept += 1,
-                _ => self.changes.push(Change::Put(image)),
-            },
-            FileOutcome::Bad { image: None } => {}
-        }
-    }
-}
-
-/// Which file each zone is taken from. Of two files with the same zone it is
-/// the one whose name sorts first, every time.
-fn owners(names: &[OsString], results: &[FileResult]) -> HashMap<u64, usize> {
-    let mut owners = HashMap::with_capacity(results.len());
-    for result in results.iter().filter(|result| result.state.origin != 0) {
-        let owner = owners.entry(result.state.origin).or_insert(result.order);
-        if names[result.order] < names[*owner] {
-            *owner = result.order;
-        }
-    }
-    owners
 }
