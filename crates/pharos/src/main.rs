@@ -77,7 +77,7 @@ enum ZoneCommand {
     },
     /// Make a running server read its zone files again
     Reload {
-        /// Only these zones, from files called after them; all if none is given
+        /// Only these zones; all if none is given
         #[arg(value_name = "ZONE")]
         zones: Vec<String>,
         #[command(flatten)]
