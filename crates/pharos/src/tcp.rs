@@ -3,21 +3,21 @@
 //! A connection may carry any number of questions, one behind the other
 //! without waiting. Every answer is ready as soon as its question is read, so
 //! answers leave in the order of the questions and none waits for another.
-//! Connections are bounded in all and per source, in idle time and in total
-//! time; one more than allowed is closed at once.
+//! Connections are bounded in all and per source, in the time without a whole
+//! question and in total time; one more than allowed is closed at once.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use authority::respond::{Context, Scratch, Transport, respond};
 use socket2::{Domain, Protocol, Socket, Type};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::time::timeout;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::time::timeout_at;
 
 use crate::config::TcpLimits;
 use crate::counters::{AllCounters, Counters, Via};
@@ -45,6 +45,7 @@ pub struct TcpServer {
 #[derive(Debug, Default)]
 struct Open {
     total: usize,
+    /// By what [`source_of`] makes of the address.
     by_source: HashMap<IpAddr, usize>,
     refused: u64,
 }
@@ -75,10 +76,11 @@ impl TcpServer {
         loop {
             match listener.accept().await {
                 Ok((stream, from)) => {
-                    if let Some(place) = Place::take(&self, from.ip()) {
+                    if let Some(place) = Place::take(&self, source_of(from.ip())) {
+                        let _ = stream.set_nodelay(true);
                         let server = self.clone();
                         tokio::spawn(async move {
-                            let _ = server.serve(stream, from).await;
+                            let _ = server.serve(stream, from.ip()).await;
                             drop(place);
                         });
                     }
@@ -93,15 +95,18 @@ impl TcpServer {
     }
 
     /// Answers the questions of one connection until it ends.
-    async fn serve(&self, mut stream: TcpStream, from: SocketAddr) -> io::Result<()> {
-        let _ = stream.set_nodelay(true);
-        let ends = tokio::time::Instant::now() + self.limits.total;
+    async fn serve<S>(&self, mut stream: S, from: IpAddr) -> io::Result<()>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let now = tokio::time::Instant::now;
+        let ends = now() + self.limits.total;
+        let mut idle_ends = now() + self.limits.idle;
         let mut received = Vec::with_capacity(1024);
         let mut answers = Vec::new();
         loop {
-            let idle = (tokio::time::Instant::now() + self.limits.idle).min(ends);
             received.reserve(512);
-            match tokio::time::timeout_at(idle, stream.read_buf(&mut received)).await {
+            match timeout_at(idle_ends.min(ends), stream.read_buf(&mut received)).await {
                 Ok(Ok(0)) | Err(_) => return Ok(()),
                 Ok(Err(error)) => return Err(error),
                 Ok(Ok(_)) => {}
@@ -110,25 +115,41 @@ impl TcpServer {
             while let Some(frame) = frame_at(&received, at) {
                 let start = at + 2;
                 at = start + frame;
-                if !self.answer(&received[start..at], from.ip(), &mut answers) {
+                if !self.answer(&received[start..at], from, &mut answers) {
                     return Ok(());
                 }
                 if answers.len() >= GATHER_LEN {
-                    self.send(&mut stream, &mut answers).await?;
+                    self.send(&mut stream, &mut answers, ends).await?;
                 }
             }
             received.drain(..at);
             if received.len() >= FRAME_LEN_MAX {
                 return Ok(());
             }
-            self.send(&mut stream, &mut answers).await?;
+            self.send(&mut stream, &mut answers, ends).await?;
+            // A whole question, not single octets: who sends one octet now and
+            // then would hold a place for nothing.
+            if at > 0 {
+                idle_ends = now() + self.limits.idle;
+            }
         }
     }
 
-    async fn send(&self, stream: &mut TcpStream, answers: &mut Vec<u8>) -> io::Result<()> {
+    /// Sends what has gathered, before the connection ends at `ends`.
+    async fn send<S: AsyncWrite + Unpin>(
+        &self,
+        stream: &mut S,
+        answers: &mut Vec<u8>,
+        ends: tokio::time::Instant,
+    ) -> io::Result<()> {
         if !answers.is_empty() {
+            let now = tokio::time::Instant::now();
+            // A timeout lets pass what is ready at once, however late it is.
+            if now >= ends {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
             // A reader that does not read holds up nobody but itself.
-            timeout(self.limits.idle, stream.write_all(answers)).await??;
+            timeout_at((now + self.limits.idle).min(ends), stream.write_all(answers)).await??;
             answers.clear();
         }
         Ok(())
@@ -172,6 +193,16 @@ fn frame_at(received: &[u8], at: usize) -> Option<usize> {
     let head = received.get(at..at + 2)?;
     let len = u16::from_be_bytes([head[0], head[1]]) as usize;
     (received.len() >= at + 2 + len).then_some(len)
+}
+
+/// Whose connections are counted together: an IPv4 address, or the 64 bits of
+/// an IPv6 address that a network gives out. The rest of it anybody chooses for
+/// himself, so it tells nobody apart.
+fn source_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),
+        address => address,
+    }
 }
 
 /// One connection's place among those allowed; given back when dropped.
@@ -218,4 +249,92 @@ pub fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use authority::{NameHasher, Settings};
+    use tokio::io::DuplexStream;
+    use tokio::task::JoinHandle;
+
+    const IDLE: Duration = Duration::from_secs(10);
+    const TOTAL: Duration = Duration::from_secs(60);
+    /// The question for the addresses of the root, with its length in front.
+    const QUESTION: [u8; 19] = [0, 17, 0xab, 0xcd, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1];
+
+    /// A connection to a server without zones, which holds at most `held_len`
+    /// octets that nobody reads, and how long the server kept it.
+    fn connect(held_len: usize) -> (DuplexStream, JoinHandle<Duration>) {
+        let settings = Settings { udp_payload: 1232, identity: None, version: None, cookies: None };
+        let publisher = Arc::new(Publisher::new(NameHasher::new([7; 16]), settings));
+        let limits = TcpLimits { connections_max: 1, per_source_max: 1, idle: IDLE, total: TOTAL };
+        let server = TcpServer::new(publisher, limits, &AllCounters::default());
+        let (client, own) = tokio::io::duplex(held_len);
+        let serving = tokio::spawn(async move {
+            let started = tokio::time::Instant::now();
+            let _ = server.serve(own, IpAddr::from([127, 0, 0, 1])).await;
+            started.elapsed()
+        });
+        (client, serving)
+    }
+
+    async fn ask(client: &mut DuplexStream) -> io::Result<()> {
+        client.write_all(&QUESTION).await?;
+        let mut len = [0; 2];
+        client.read_exact(&mut len).await?;
+        client.read_exact(&mut vec![0; u16::from_be_bytes(len) as usize]).await?;
+        Ok(())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn single_octets_do_not_keep_a_connection_open() {
+        let (mut client, serving) = connect(1 << 16);
+        // No question becomes whole before the connection must have ended.
+        for octet in &QUESTION[..QUESTION.len() - 1] {
+            let _ = client.write_all(&[*octet]).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        assert_eq!(serving.await.unwrap(), IDLE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn questions_keep_a_connection_open_until_its_time_is_up() {
+        let (mut client, serving) = connect(1 << 16);
+        while ask(&mut client).await.is_ok() {
+            tokio::time::sleep(IDLE - Duration::from_secs(1)).await;
+        }
+        assert_eq!(serving.await.unwrap(), TOTAL);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_reader_does_not_outstay_the_total_time() {
+        // Each of its pauses is shorter than the idle time, and there is always
+        // a next question.
+        let (client, serving) = connect(GATHER_LEN);
+        let (mut reading, mut writing) = tokio::io::split(client);
+        let questions = QUESTION.repeat(1000);
+        let asking =
+            tokio::spawn(async move { while writing.write_all(&questions).await.is_ok() {} });
+        let mut buffer = vec![0; GATHER_LEN / 2];
+        for _ in 0..TOTAL.as_secs() {
+            let _ = reading.read_exact(&mut buffer).await;
+            tokio::time::sleep(IDLE / 2).await;
+        }
+        assert!(serving.is_finished(), "it is still served after {:?}", TOTAL * 5);
+        assert!(serving.await.unwrap() <= TOTAL);
+        asking.abort();
+    }
+
+    #[test]
+    fn sources_are_addresses_and_networks() {
+        let check = |address: &str, expected: &str| {
+            let source = source_of(address.parse().unwrap());
+            assert_eq!(source, expected.parse::<IpAddr>().unwrap(), "{address}");
+        };
+        check("192.0.2.1", "192.0.2.1");
+        check("::ffff:192.0.2.1", "192.0.2.1");
+        check("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::");
+        check("2001:db8:1:3::1", "2001:db8:1:3::");
+    }
 }
