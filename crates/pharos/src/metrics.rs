@@ -30,7 +30,11 @@ pub fn render(server: &Server) -> String {
     page.line("pharos_zone_memory_bytes", &[], totals.memory_len);
     page.head("pharos_resident_memory_bytes", "gauge", "Memory of the process.");
     page.line("pharos_resident_memory_bytes", &[], resident_len());
-    page.head("pharos_snapshot_generation", "counter", "Changes of what is served.");
+    page.head(
+        "pharos_snapshot_generation",
+        "gauge",
+        "Number of the last change of what is served.",
+    );
     page.line("pharos_snapshot_generation", &[], snapshot.generation);
     let (open, refused) = server.tcp.connections();
     page.head("pharos_tcp_connections", "gauge", "Connections open now.");
@@ -125,7 +129,7 @@ fn top_zones(page: &mut Page, server: &Server, counters: &[&Counters]) {
 fn resident_len() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").ok();
     let resident = pages.and_then(|text| text.split_whitespace().nth(1)?.parse::<u64>().ok());
-    resident.unwrap_or(0) * 4096
+    resident.unwrap_or(0) * rustix::param::page_size() as u64
 }
 
 /// A page in Prometheus's text format, which wants all lines of a metric side
