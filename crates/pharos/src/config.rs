@@ -4,8 +4,8 @@
 //! the file is checked as a whole, all problems at once, and then never looked
 //! at again.
 
-use std::fmt::Write as _;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -136,42 +136,39 @@ pub fn read(file: Option<&Path>, flags: &Flags) -> Result<Config, String> {
         Some(path) => {
             let text = std::fs::read_to_string(path)
                 .map_err(|error| format!("{}: cannot be read: {error}", path.display()))?;
-            toml::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?
+            toml::from_str(&text).map_err(|error| explain_toml(path, &text, &error))?
         }
     };
-    let mut checks = Checks::default();
+    let mut checks = Checks { problems: Vec::new(), file: file.map(Path::to_owned) };
     let config = checks.convert(spec, flags);
     match checks.problems {
         problems if problems.is_empty() => Ok(config),
-        problems => {
-            let place = file.map_or("flags".to_owned(), |path| path.display().to_string());
-            Err(problems.iter().fold(String::new(), |mut text, problem| {
-                let _ = writeln!(text, "{place}: {problem}");
-                text
-            }))
-        }
+        problems => Err(problems.join("\n")),
     }
 }
 
+/// What the reader of TOML found, with its place.
+fn explain_toml(path: &Path, text: &str, error: &toml::de::Error) -> String {
+    let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+    let line = before.matches('\n').count() + 1;
+    let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+    format!("{}:{line}:{column}: {}", path.display(), error.message())
+}
+
+/// A value and the place where it was said, as problems name it.
+struct Said<T> {
+    place: String,
+    value: T,
+}
+
 /// Collects every problem of a configuration.
-#[derive(Default)]
 struct Checks {
     problems: Vec<String>,
+    file: Option<PathBuf>,
 }
 
 impl Checks {
     fn convert(&mut self, spec: File, flags: &Flags) -> Config {
-        let listen = match (flags.listen.is_empty(), spec.authority.listen) {
-            (false, _) => flags.listen.clone(),
-            (true, Some(list)) => list,
-            (true, None) => vec![LISTEN.to_owned()],
-        };
-        if listen.is_empty() {
-            self.problems
-                .push("authority.listen is empty; accepted: at least one ADDR:PORT".into());
-        }
-        let listen = listen.iter().filter_map(|text| self.address("authority.listen", text));
-        let listen: Vec<_> = listen.collect();
         let zones = flags.zones.clone().or(spec.authority.zones).unwrap_or_else(|| {
             self.problems.push(
                 "no zone directory; accepted: --zones DIR, or `zones = \"DIR\"` under [authority]"
@@ -179,27 +176,26 @@ impl Checks {
             );
             PathBuf::new()
         });
-        let admin = flags.admin.clone().or(spec.admin.listen).unwrap_or_else(|| ADMIN.to_owned());
-        let admin = self.address("admin.listen", &admin);
+        let listen = self.listen(flags, spec.authority.listen);
+        let admin = self.admin(flags, spec.admin.listen, &listen);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let workers =
+            self.pick("--workers", flags.workers, "authority.workers", spec.authority.workers);
+        let name = self.pick("--identity", flags.identity.clone(), "node.name", spec.node.name);
         Config {
-            listen,
+            listen: listen.into_iter().map(|said| said.value).collect(),
             zones,
-            admin: admin.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0))),
+            admin,
             control: flags.control.clone().or(spec.admin.control).unwrap_or_else(default_control),
-            workers: self.within(
-                "workers",
-                flags.workers.or(spec.authority.workers).unwrap_or(cores),
-                1..=1024,
-            ),
+            workers: self.within_said(workers, cores, 1..=1024),
             strict: flags.strict || spec.authority.strict.unwrap_or(false),
             udp_payload: self.within(
                 "authority.udp_payload",
                 spec.authority.udp_payload.unwrap_or(1232),
                 512..=4096,
             ),
-            identity: self.text("node.name", flags.identity.clone().or(spec.node.name)),
-            version: self.text("authority.version", spec.authority.version),
+            identity: self.text(name),
+            version: self.text(self.in_file("authority.version", spec.authority.version)),
             tcp: self.tcp(&spec.tcp),
             cookies: Cookies {
                 enabled: spec.cookies.enabled.unwrap_or(true),
@@ -211,6 +207,78 @@ impl Checks {
                 )),
             },
         }
+    }
+
+    /// The place of a key in the file.
+    fn place(&self, key: &str) -> String {
+        match &self.file {
+            Some(file) => format!("{}: {key}", file.display()),
+            None => key.to_owned(),
+        }
+    }
+
+    fn in_file<T>(&self, key: &str, value: Option<T>) -> Option<Said<T>> {
+        value.map(|value| Said { place: self.place(key), value })
+    }
+
+    /// What the flag says, else what the file says.
+    fn pick<T>(
+        &self,
+        flag: &str,
+        by_flag: Option<T>,
+        key: &str,
+        by_file: Option<T>,
+    ) -> Option<Said<T>> {
+        let by_flag = by_flag.map(|value| Said { place: flag.to_owned(), value });
+        by_flag.or_else(|| self.in_file(key, by_file))
+    }
+
+    fn listen(&mut self, flags: &Flags, by_file: Option<Vec<String>>) -> Vec<Said<SocketAddr>> {
+        let by_flags = Some(flags.listen.clone()).filter(|list| !list.is_empty());
+        let said = self.pick("--listen", by_flags, "authority.listen", by_file);
+        let Said { place, value: texts } =
+            said.unwrap_or_else(|| Said { place: String::new(), value: vec![LISTEN.to_owned()] });
+        if texts.is_empty() {
+            self.problems.push(format!("{place} is empty; accepted: at least one ADDR:PORT"));
+        }
+        let mut listen: Vec<Said<SocketAddr>> = Vec::new();
+        for text in texts {
+            let Some(value) = self.address(&place, &text) else { continue };
+            match listen.iter().find(|other| overlap(other.value, value)) {
+                Some(other) if other.value == value => self
+                    .problems
+                    .push(format!("{place}: {value} is listed twice; accepted: each address once")),
+                Some(other) => self.problems.push(format!(
+                    "{place}: {value} and {} overlap; accepted: on one port either single \
+                     addresses or all of the host",
+                    other.value
+                )),
+                None => listen.push(Said { place: place.clone(), value }),
+            }
+        }
+        listen
+    }
+
+    fn admin(
+        &mut self,
+        flags: &Flags,
+        by_file: Option<String>,
+        listen: &[Said<SocketAddr>],
+    ) -> SocketAddr {
+        let said = self.pick("--admin", flags.admin.clone(), "admin.listen", by_file);
+        let Said { place, value: text } =
+            said.unwrap_or_else(|| Said { place: String::new(), value: ADMIN.to_owned() });
+        let address = self.address(&place, &text);
+        if let Some(address) = address
+            && let Some(dns) = listen.iter().find(|dns| overlap(dns.value, address))
+        {
+            let what = match place.is_empty() {
+                true => format!("{}: {} is also where admin HTTP listens", dns.place, dns.value),
+                false => format!("{place}: {address} is also where DNS listens ({})", dns.value),
+            };
+            self.problems.push(format!("{what}; accepted: another port for one of them"));
+        }
+        address.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)))
     }
 
     fn tcp(&mut self, spec: &FileTcp) -> TcpLimits {
@@ -238,11 +306,11 @@ impl Checks {
         }
     }
 
-    fn address(&mut self, key: &str, text: &str) -> Option<SocketAddr> {
+    fn address(&mut self, place: &str, text: &str) -> Option<SocketAddr> {
         text.parse()
             .inspect_err(|_| {
                 self.problems.push(format!(
-                    "{key}: `{text}` is no address; accepted: 192.0.2.1:53, [2001:db8::1]:53, \
+                    "{place}: `{text}` is no address; accepted: 192.0.2.1:53, [2001:db8::1]:53, \
                      0.0.0.0:53 or [::]:53"
                 ));
             })
@@ -253,40 +321,61 @@ impl Checks {
         &mut self,
         key: &str,
         value: T,
-        range: std::ops::RangeInclusive<T>,
+        range: RangeInclusive<T>,
     ) -> T {
+        self.within_said(self.in_file(key, Some(value)), value, range)
+    }
+
+    fn within_said<T: PartialOrd + std::fmt::Display + Copy>(
+        &mut self,
+        said: Option<Said<T>>,
+        default: T,
+        range: RangeInclusive<T>,
+    ) -> T {
+        let Some(Said { place, value }) = said else { return default };
         if !range.contains(&value) {
             let (low, high) = (range.start(), range.end());
             self.problems
-                .push(format!("{key}: {value} is out of range; accepted: {low} to {high}"));
+                .push(format!("{place}: {value} is out of range; accepted: {low} to {high}"));
         }
         value
     }
 
-    fn text(&mut self, key: &str, value: Option<String>) -> Option<String> {
-        let value = value.filter(|text| !text.is_empty())?;
+    fn text(&mut self, said: Option<Said<String>>) -> Option<String> {
+        let Said { place, value } = said.filter(|said| !said.value.is_empty())?;
         if value.len() > 255 {
+            let len = value.len();
             self.problems
-                .push(format!("{key}: {} octets are too long; accepted: at most 255", value.len()));
+                .push(format!("{place}: {len} octets are too long; accepted: at most 255"));
         }
         Some(value)
     }
+}
+
+/// Whether a datagram or a connection could be meant for both.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let is_all = one.ip().is_unspecified() || other.ip().is_unspecified();
+    // Port 0 is a free one, each time another.
+    one.port() == other.port()
+        && one.port() != 0
+        && one.is_ipv4() == other.is_ipv4()
+        && (is_all || one.ip() == other.ip())
 }
 
 /// A socket that only the user who runs the server can reach.
 pub fn default_control() -> PathBuf {
     let base = match std::env::var_os("XDG_RUNTIME_DIR") {
         Some(directory) => PathBuf::from(directory).join("pharos"),
-        None => {
-            use std::os::unix::fs::MetadataExt;
-            let uid = std::fs::metadata("/proc/self").map_or(0, |metadata| metadata.uid());
-            match uid {
-                0 => PathBuf::from("/run/pharos"),
-                uid => std::env::temp_dir().join(format!("pharos-{uid}")),
-            }
-        }
+        None if rustix::process::geteuid().is_root() => PathBuf::from("/run/pharos"),
+        None => shared_base(),
     };
     base.join("control.sock")
+}
+
+/// Our directory in a place where everybody may make directories.
+fn shared_base() -> PathBuf {
+    let user = rustix::process::geteuid().as_raw();
+    std::env::temp_dir().join(format!("pharos-{user}"))
 }
 
 #[cfg(test)]
@@ -337,7 +426,44 @@ mod tests {
     }
 
     #[test]
-    fn unknown_keys_are_refused_with_their_place() {
-        check("[authority]\nlissten = []\n", Flags::default(), Err(&["lissten", "line 2"]));
+    fn unknown_keys_and_wrong_values_are_refused_with_their_place() {
+        let check = |text, place| check(text, Flags::default(), Err(&[place]));
+        check("[authority]\nlissten = []\n", "pharos.toml:2:1: unknown field `lissten`");
+        check("[tcp]\n\nidle_secs = 'x'\n", "pharos.toml:3:13: ");
+        check("[authority]\nzones = 'ä' 1\n", "pharos.toml:2:13: ");
+    }
+
+    #[test]
+    fn problems_name_who_said_it() {
+        let text = "[authority]\nzones = '/a'\nworkers = 0\nlisten = ['x']\n";
+        check(text, Flags::default(), Err(&["pharos.toml: authority.listen: `x` is no address"]));
+        check(text, Flags::default(), Err(&["pharos.toml: authority.workers: 0 is out of range"]));
+        let flags = Flags { listen: vec!["y".into()], ..Flags::default() };
+        let said = read(None, &flags).unwrap_err();
+        assert!(said.contains("\n--listen: `y` is no address"), "{said}");
+    }
+
+    #[test]
+    fn addresses_that_overlap_are_refused() {
+        let check = |listen: &[&str], admin: Option<&str>, expected: Option<&str>| {
+            let flags = Flags {
+                listen: listen.iter().map(|text| text.to_string()).collect(),
+                admin: admin.map(str::to_owned),
+                zones: Some("/a".into()),
+                ..Flags::default()
+            };
+            let problem = read(None, &flags).err();
+            match expected {
+                Some(part) => assert!(problem.as_ref().unwrap().contains(part), "{problem:?}"),
+                None => assert_eq!(problem, None),
+            }
+        };
+        check(&["127.0.0.1:5", "127.0.0.1:5"], None, Some("127.0.0.1:5 is listed twice"));
+        check(&["0.0.0.0:5", "127.0.0.1:5"], None, Some("127.0.0.1:5 and 0.0.0.0:5 overlap"));
+        check(&["[::1]:5", "[::]:5"], None, Some("[::]:5 and [::1]:5 overlap"));
+        check(&["[::]:5", "0.0.0.0:5", "127.0.0.1:6"], None, None);
+        check(&["127.0.0.1:0", "127.0.0.1:0"], Some("127.0.0.1:0"), None);
+        check(&["127.0.0.1:5"], Some("0.0.0.0:5"), Some("--admin: 0.0.0.0:5 is also where DNS"));
+        check(&[ADMIN], None, Some("--listen: 127.0.0.1:8053 is also where admin HTTP listens"));
     }
 }
