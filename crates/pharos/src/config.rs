@@ -6,6 +6,7 @@
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -378,6 +379,31 @@ fn shared_base() -> PathBuf {
     std::env::temp_dir().join(format!("pharos-{user}"))
 }
 
+/// Says whether the directory of a control socket can be trusted. Its default
+/// name is known to all, so another user may have made it first.
+pub fn check_control_directory(control: &Path) -> Result<(), String> {
+    match control.parent() {
+        Some(directory) if directory == shared_base() => check_private(directory),
+        _ => Ok(()),
+    }
+}
+
+/// Says whether `directory` is ours alone, if it is there.
+fn check_private(directory: &Path) -> Result<(), String> {
+    let Ok(metadata) = std::fs::symlink_metadata(directory) else { return Ok(()) };
+    let user = rustix::process::geteuid().as_raw();
+    let what = match metadata.mode() & 0o7777 {
+        _ if !metadata.is_dir() => "is no directory".to_owned(),
+        _ if metadata.uid() != user => format!("belongs to user {}", metadata.uid()),
+        0o700 => return Ok(()),
+        mode => format!("has mode {mode:04o}"),
+    };
+    Err(format!(
+        "{} {what}; accepted: a directory of user {user} with mode 0700, or --control PATH",
+        directory.display()
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -465,5 +491,22 @@ mod tests {
         check(&["127.0.0.1:0", "127.0.0.1:0"], Some("127.0.0.1:0"), None);
         check(&["127.0.0.1:5"], Some("0.0.0.0:5"), Some("--admin: 0.0.0.0:5 is also where DNS"));
         check(&[ADMIN], None, Some("--listen: 127.0.0.1:8053 is also where admin HTTP listens"));
+    }
+
+    #[test]
+    fn a_directory_that_others_can_enter_is_refused() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let home = tempfile::tempdir().unwrap();
+        let directory = home.path().join("pharos");
+        assert_eq!(check_private(&directory), Ok(()), "it is not there yet");
+        std::fs::create_dir(&directory).unwrap();
+        for (mode, is_private) in [(0o700, true), (0o755, false), (0o770, false), (0o1700, false)] {
+            let permissions = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(&directory, permissions).unwrap();
+            assert_eq!(check_private(&directory).is_ok(), is_private, "{mode:o}");
+        }
+        let link = home.path().join("link");
+        symlink(home.path(), &link).unwrap();
+        assert!(check_private(&link).unwrap_err().contains("is no directory"));
     }
 }

@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 
 use crate::config::{self, Config, Flags};
-use crate::say;
-use crate::serve::{self, Sockets};
+use crate::sockets::Sockets;
+use crate::{say, serve};
 
 /// The sample zones: file name and content.
 const SAMPLES: [(&str, &str); 4] = [

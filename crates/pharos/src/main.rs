@@ -4,13 +4,16 @@ mod admin;
 mod config;
 mod control;
 mod counters;
+mod descriptors;
 mod dev;
 mod large_pages;
 mod load;
 mod metrics;
 mod publish;
 mod random;
+mod reload;
 mod serve;
+mod sockets;
 mod tcp;
 mod udp;
 

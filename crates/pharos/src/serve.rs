@@ -1,7 +1,5 @@
 //! A running server: its sockets, threads and loads, from start to stop.
 
-use std::io;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -9,16 +7,18 @@ use std::time::{Duration, Instant};
 
 use authority::{NameHasher, Problems, Settings};
 use serde::{Serialize, Serializer};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use wire::{CookieSecrets, Secret};
 
 use crate::config::{Config, Cookies};
 use crate::counters::{AllCounters, Via};
 use crate::load::{KnownProblems, Load, Summary, ZoneDirectory};
 use crate::publish::{Publisher, Snapshot};
-use crate::tcp::{self, TcpServer};
-use crate::udp;
-use crate::{admin, random};
+use crate::reload::{Reloads, ask_whole};
+use crate::sockets::Sockets;
+use crate::tcp::TcpServer;
+use crate::{admin, descriptors, random, udp};
 
 /// Problems written to the log after one load; the rest is only counted.
 const LOGGED_PROBLEMS_MAX: usize = 200;
@@ -31,6 +31,7 @@ pub struct Server {
     pub publisher: Arc<Publisher>,
     pub counters: AllCounters,
     pub tcp: Arc<TcpServer>,
+    pub reloads: Reloads,
     directory: Mutex<ZoneDirectory>,
     loads: Mutex<Loads>,
     cookies: Cookies,
@@ -71,55 +72,6 @@ pub struct Report {
     pub problems: Vec<String>,
 }
 
-/// The sockets of a server, bound before anything is loaded: a busy port is
-/// known at once, not after a million zones.
-#[derive(Debug)]
-pub struct Sockets {
-    workers: Vec<Vec<udp::Listener>>,
-    tcp: Vec<std::net::TcpListener>,
-    admin: std::net::TcpListener,
-    pub addresses: Vec<SocketAddr>,
-    pub admin_address: SocketAddr,
-}
-
-impl Sockets {
-    /// Binds everything that `config` names.
-    pub fn bind(config: &Config) -> Result<Self, String> {
-        let mut workers: Vec<Vec<udp::Listener>> = (0..config.workers).map(|_| vec![]).collect();
-        let mut tcp = Vec::new();
-        let mut addresses = Vec::new();
-        for &wanted in &config.listen {
-            let failed = |what: &str, error: io::Error| explain_bind(what, wanted, &error);
-            let listener = tcp::bind(wanted).map_err(|error| failed("TCP", error))?;
-            // Port 0: UDP takes the port that TCP was given.
-            let address = listener.local_addr().map_err(|error| failed("TCP", error))?;
-            // Without this a second server would silently share the port.
-            udp::check_free(address).map_err(|error| failed("UDP", error))?;
-            for own in &mut workers {
-                own.push(udp::Listener::bind(address).map_err(|error| failed("UDP", error))?);
-            }
-            tcp.push(listener);
-            addresses.push(address);
-        }
-        let admin = tcp::bind(config.admin)
-            .map_err(|error| explain_bind("admin HTTP", config.admin, &error))?;
-        let admin_address = admin.local_addr().unwrap_or(config.admin);
-        Ok(Sockets { workers, tcp, admin, addresses, admin_address })
-    }
-}
-
-fn explain_bind(what: &str, address: SocketAddr, error: &io::Error) -> String {
-    let hint = match error.kind() {
-        io::ErrorKind::AddrInUse => "another process listens there; stop it or choose another port",
-        io::ErrorKind::PermissionDenied => {
-            "ports below 1024 need root or CAP_NET_BIND_SERVICE; or choose a higher one"
-        }
-        io::ErrorKind::AddrNotAvailable => "no interface of this host has that address",
-        _ => "check the address and the port",
-    };
-    format!("cannot listen on {address} ({what}): {error}; {hint}")
-}
-
 impl Server {
     /// A server with nothing loaded.
     pub fn new(config: &Config) -> Result<Arc<Self>, String> {
@@ -136,6 +88,7 @@ impl Server {
             tcp: Arc::new(TcpServer::new(publisher.clone(), config.tcp, &counters)),
             publisher,
             counters,
+            reloads: Reloads::default(),
             directory: Mutex::new(ZoneDirectory::new(config.zones.clone(), hasher)),
             loads: Mutex::default(),
             cookies: config.cookies.clone(),
@@ -143,7 +96,7 @@ impl Server {
         }))
     }
 
-    /// True once the first load is done.
+    /// True once questions are answered.
     pub fn is_ready(&self) -> bool {
         self.ready.load(Ordering::Acquire)
     }
@@ -208,8 +161,20 @@ impl Server {
         loads.succeeded += 1;
         loads.last = load.summary;
         loads.problems = ProblemLines(problem_lines(&load, |_| true).into());
-        self.ready.store(true, Ordering::Release);
         report
+    }
+
+    /// Reads the file of secrets for cookies again, if there is one.
+    pub fn reread_cookies(&self) {
+        if self.cookies.secret_file.is_some() {
+            self.renew_cookies();
+        }
+    }
+
+    fn renew_cookies(&self) {
+        if let Err(error) = self.rotate_cookies() {
+            tracing::error!("the cookie secrets stay as they are: {error}");
+        }
     }
 
     /// Draws or reads new secrets for cookies; the current one stays good.
@@ -317,24 +282,62 @@ fn read_secrets(path: &Path) -> Result<CookieSecrets, String> {
 
 /// Serves until told to stop; returns the exit code.
 pub fn run(config: &Config, announce: impl FnOnce(&Sockets)) -> Result<u8, String> {
-    let sockets = Sockets::bind(config)?;
-    let server = Server::new(config)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("pharos-io")
         .enable_all()
         .build()
         .map_err(|error| format!("cannot start: {error}"))?;
+    // First of all: a signal that nobody watches kills the process.
+    let mut signals = runtime.block_on(async { Signals::watch() })?;
+    descriptors::provide(config);
+    let sockets = Sockets::bind(config)?;
+    let server = Server::new(config)?;
     announce(&sockets);
+    sockets.log_surprises();
     let Sockets { workers, tcp, admin, .. } = sockets;
-    let control = runtime.block_on(async { admin::open_control(&config.control) });
-    let owns_control = control.is_some();
-    runtime.spawn(admin::serve_http(server.clone(), admin));
-    if let Some(listener) = control {
-        runtime.spawn(admin::serve_control(server.clone(), listener));
-    }
+    let _control = runtime.block_on(admin::start(&server, admin, &config.control))?;
     let started = Instant::now();
-    let report = server.load(&[]).map_err(|error| {
+    let load = load_first(&server, config, &mut signals);
+    let Some(report) = runtime.block_on(load)? else {
+        // The load goes on until the process is gone, which is now.
+        runtime.shutdown_background();
+        return Ok(0);
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    let threads = start_workers(&server, workers, &stop)?;
+    start_connections(&server, &runtime, tcp)?;
+    server.ready.store(true, Ordering::Release);
+    say_ready(&report, started);
+    runtime.block_on(wait(&server, &mut signals));
+    stop.store(true, Ordering::Relaxed);
+    for thread in threads {
+        let _ = thread.join();
+    }
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    let broken = server.loads().last.bad;
+    if broken > 0 {
+        tracing::warn!("stopped while {broken} zone files had errors");
+    }
+    Ok(if broken > 0 { crate::EXIT_BAD_ZONES } else { 0 })
+}
+
+/// Loads for the first time; nothing if told to stop meanwhile.
+async fn load_first(
+    server: &Arc<Server>,
+    config: &Config,
+    signals: &mut Signals,
+) -> Result<Option<Report>, String> {
+    let own = server.clone();
+    let load = tokio::task::spawn_blocking(move || own.load(&[]));
+    let loaded = tokio::select! {
+        () = signals.stop() => {
+            tracing::warn!("stopped before the zones were loaded");
+            return Ok(None);
+        }
+        loaded = load => loaded.map_err(|_| "the load failed; this is a bug".to_owned())?,
+    };
+    let report = loaded.map_err(|error| {
         format!("the zone directory {} cannot be read: {error}", config.zones.display())
     })?;
     if config.strict && report.summary.bad > 0 {
@@ -343,14 +346,10 @@ pub fn run(config: &Config, announce: impl FnOnce(&Sockets)) -> Result<u8, Strin
             report.summary.bad, report.summary.files
         ));
     }
-    let stop = Arc::new(AtomicBool::new(false));
-    let threads = start_workers(&server, workers, &stop)?;
-    for listener in tcp {
-        let _inside = runtime.enter();
-        let listener = tokio::net::TcpListener::from_std(listener)
-            .map_err(|error| format!("cannot start: {error}"))?;
-        runtime.spawn(server.tcp.clone().run(listener));
-    }
+    Ok(Some(report))
+}
+
+fn say_ready(report: &Report, started: Instant) {
     let bad = match report.summary.bad {
         0 => String::new(),
         bad => format!(", {bad} bad zone files (see the log)"),
@@ -361,20 +360,6 @@ pub fn run(config: &Config, announce: impl FnOnce(&Sockets)) -> Result<u8, Strin
         report.records,
         started.elapsed().as_millis()
     ));
-    runtime.block_on(wait(&server))?;
-    stop.store(true, Ordering::Relaxed);
-    for thread in threads {
-        let _ = thread.join();
-    }
-    if owns_control {
-        let _ = std::fs::remove_file(&config.control);
-    }
-    runtime.shutdown_timeout(Duration::from_secs(1));
-    let broken = server.loads().last.bad;
-    if broken > 0 {
-        tracing::warn!("stopped while {broken} zone files had errors");
-    }
-    Ok(if broken > 0 { crate::EXIT_BAD_ZONES } else { 0 })
 }
 
 fn start_workers(
@@ -399,51 +384,78 @@ fn start_workers(
     Ok(threads)
 }
 
+fn start_connections(
+    server: &Arc<Server>,
+    runtime: &Runtime,
+    listeners: Vec<std::net::TcpListener>,
+) -> Result<(), String> {
+    let _inside = runtime.enter();
+    for listener in listeners {
+        let listener = tokio::net::TcpListener::from_std(listener)
+            .map_err(|error| format!("cannot start: {error}"))?;
+        runtime.spawn(server.tcp.clone().run(listener));
+    }
+    Ok(())
+}
+
+/// What the process is told by signals. One that comes while nobody asks is
+/// not lost.
+struct Signals {
+    hangup: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn watch() -> Result<Self, String> {
+        let open = |kind| signal(kind).map_err(|error| format!("cannot watch signals: {error}"));
+        Ok(Signals {
+            hangup: open(SignalKind::hangup())?,
+            terminate: open(SignalKind::terminate())?,
+            interrupt: open(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Waits until the process is told to stop.
+    async fn stop(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
 /// Waits for the signal to stop; reloads and rotates meanwhile.
-async fn wait(server: &Arc<Server>) -> Result<(), String> {
-    let open = |kind| signal(kind).map_err(|error| format!("cannot watch signals: {error}"));
-    let mut hangup = open(SignalKind::hangup())?;
-    let mut terminate = open(SignalKind::terminate())?;
-    let mut interrupt = open(SignalKind::interrupt())?;
+async fn wait(server: &Arc<Server>, signals: &mut Signals) {
     let mut sweep = tokio::time::interval(SWEEP);
     let rotate = server.cookies.rotate;
     let mut rotate = tokio::time::interval_at(tokio::time::Instant::now() + rotate, rotate);
     loop {
         tokio::select! {
-            _ = terminate.recv() => return Ok(()),
-            _ = interrupt.recv() => return Ok(()),
+            _ = signals.terminate.recv() => return,
+            _ = signals.interrupt.recv() => return,
+            _ = signals.hangup.recv() => drop(ask_whole(server)),
             _ = sweep.tick() => server.publisher.sweep(),
-            _ = rotate.tick() => {
-                if let Err(error) = server.rotate_cookies() {
-                    tracing::error!("the cookie secrets stay as they are: {error}");
-                }
-            }
-            _ = hangup.recv() => {
-                let server = server.clone();
-                tokio::task::spawn_blocking(move || reload(&server, &[]));
-            }
+            _ = rotate.tick() => server.renew_cookies(),
         }
     }
-}
-
-/// Reloads and says in the log how it went.
-pub fn reload(server: &Server, zones: &[String]) -> Result<Report, String> {
-    if server.cookies.secret_file.is_some()
-        && let Err(error) = server.rotate_cookies()
-    {
-        tracing::error!("the cookie secrets stay as they are: {error}");
-    }
-    let result = server.load(zones);
-    match &result {
-        Ok(report) => {
-            let Summary { read, updated, removed, bad, kept, .. } = report.summary;
-            tracing::info!(read, updated, removed, bad, kept, millis = report.millis, "reloaded");
-        }
-        Err(error) => tracing::error!("not reloaded, everything is served as before: {error}"),
-    }
-    result
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{self, Flags};
+
+    #[test]
+    fn a_load_alone_makes_no_server_ready() {
+        let home = tempfile::tempdir().unwrap();
+        let flags = Flags { zones: Some(home.path().into()), ..Flags::default() };
+        let server = Server::new(&config::read(None, &flags).unwrap()).unwrap();
+        server.load(&[]).unwrap();
+        assert!(!server.is_ready(), "nobody answers yet");
+    }
 }

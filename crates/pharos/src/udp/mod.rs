@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use authority::respond::{Context, Scratch, Transport, approach};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::counters::Counters;
 use crate::publish::{Publisher, View};
@@ -31,8 +31,9 @@ const GROUP_LEN: usize = 16;
 /// Questions longer than this are cut off by the kernel and not answered: one
 /// with the longest name and every EDNS option in use has half of it.
 const QUESTION_LEN_MAX: usize = 1500;
-/// What the kernel may hold for a thread while it is busy.
-const RECEIVE_BUFFER_LEN: usize = 4 << 20;
+/// What the kernel may hold for a socket while its thread is busy, if the
+/// system allows that much.
+pub const RECEIVE_BUFFER_LEN: usize = 4 << 20;
 /// How often an idle thread looks for a stop or a newer snapshot.
 const IDLE: Duration = Duration::from_millis(500);
 
@@ -81,6 +82,12 @@ impl Listener {
         };
         socket.bind(&address.into())?;
         Ok(Listener { socket: socket.into(), with_destination })
+    }
+
+    /// Octets that the kernel holds for this socket. It says twice as many,
+    /// for its own needs (socket(7)).
+    pub fn receive_buffer_len(&self) -> usize {
+        SockRef::from(&self.socket).recv_buffer_size().unwrap_or_default() / 2
     }
 }
 

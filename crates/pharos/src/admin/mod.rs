@@ -1,0 +1,273 @@
+//! The admin HTTP server: reading over loopback TCP, writing only through a
+//! socket in the file system that only the server's own user can open.
+
+mod connections;
+mod socket;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use authority::Image;
+use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
+use axum::extract::{FromRequest, Path as UrlPath, Query, Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use crate::reload::{Failure, reload};
+use crate::serve::Server;
+use connections::{CONTROL_TIME_MAX, READING_TIME_MAX, REQUEST_TIME_MAX};
+
+pub use connections::CONNECTIONS_MAX;
+
+/// Zones on one page at the most.
+const PAGE_LEN_MAX: usize = 1000;
+const PAGE_LEN: usize = 100;
+
+/// What requests work with.
+#[derive(Clone, Debug)]
+struct Desk {
+    server: Arc<Server>,
+    /// One list at a time: each goes through all zones.
+    listing: Arc<Semaphore>,
+}
+
+type Shared = State<Desk>;
+
+/// Starts the admin HTTP server and the control socket, whose place in the
+/// file system is returned.
+pub async fn start(
+    server: &Arc<Server>,
+    listener: std::net::TcpListener,
+    control: &Path,
+) -> Result<Option<socket::Place>, String> {
+    let failed = |error| format!("the admin HTTP server cannot start: {error}");
+    let listener = TcpListener::from_std(listener).map_err(failed)?;
+    let control = socket::open(control)?;
+    let desk = Desk { server: server.clone(), listing: Arc::new(Semaphore::new(1)) };
+    let routes = reading().with_state(desk.clone());
+    tokio::spawn(connections::serve(listener, routes, READING_TIME_MAX));
+    Ok(control.map(|(listener, place)| {
+        let routes = reading().route("/v1/reload", post(reload_zones)).with_state(desk);
+        tokio::spawn(connections::serve(listener, routes, CONTROL_TIME_MAX));
+        place
+    }))
+}
+
+fn reading() -> Router<Desk> {
+    Router::new()
+        .route("/healthz", get(health))
+        .route("/metrics", get(metrics))
+        .route("/v1/zones", get(list_zones))
+        // Names of zones may have slashes (RFC 2317).
+        .route("/v1/zones/{*zone}", get(show_zone))
+        .route("/v1/problems", get(list_problems))
+        .fallback(async || {
+            let text = "no such page; there are /healthz, /metrics, /v1/zones, /v1/zones/NAME and \
+                        /v1/problems";
+            error(StatusCode::NOT_FOUND, text)
+        })
+        .method_not_allowed_fallback(async || {
+            let text = "this page is not for that method; accepted: GET, and POST for /v1/reload \
+                        on the control socket";
+            error(StatusCode::METHOD_NOT_ALLOWED, text)
+        })
+}
+
+fn error(status: StatusCode, message: impl Into<String>) -> Response {
+    (status, Json(json!({ "error": message.into() }))).into_response()
+}
+
+async fn health(State(Desk { server, .. }): Shared) -> Response {
+    let totals = server.publisher.current().catalog.totals();
+    let is_ready = server.is_ready();
+    let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let body = json!({
+        "status": if is_ready { "ready" } else { "loading" },
+        "zones": totals.zones,
+        "records": totals.records,
+        "broken_zones": totals.broken,
+    });
+    (status, Json(body)).into_response()
+}
+
+async fn metrics(State(Desk { server, .. }): Shared) -> Response {
+    let text = crate::metrics::render(&server);
+    ([("content-type", "text/plain; version=0.0.4")], text).into_response()
+}
+
+/// A zone as `/v1/zones` shows it.
+#[derive(Debug, Serialize)]
+struct ZoneView {
+    name: String,
+    status: &'static str,
+    serial: u32,
+    names: usize,
+    records: usize,
+    memory_bytes: usize,
+    signed: bool,
+}
+
+impl ZoneView {
+    fn new(image: &Image) -> Self {
+        let is_broken = image.is_broken();
+        ZoneView {
+            name: image.origin().to_string(),
+            status: if is_broken { "broken" } else { "served" },
+            serial: image.serial(),
+            names: image.names(),
+            records: image.records(),
+            memory_bytes: image.memory_len(),
+            signed: image.is_signed(),
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Page {
+    limit: Option<usize>,
+    after: Option<String>,
+}
+
+/// Zones in canonical order, a page at a time: `?limit=N&after=NAME`.
+async fn list_zones(State(desk): Shared, page: Result<Query<Page>, QueryRejection>) -> Response {
+    let (limit, after) = match page_of(page) {
+        Ok(page) => page,
+        Err(text) => return error(StatusCode::BAD_REQUEST, text),
+    };
+    let Ok(Ok(turn)) = timeout(REQUEST_TIME_MAX, desk.listing.acquire_owned()).await else {
+        let text = "other lists are being made; try again";
+        return error(StatusCode::SERVICE_UNAVAILABLE, text);
+    };
+    // A million names take a while to go through. The work keeps its turn even
+    // if nobody waits for it any more.
+    let work = move || {
+        let body = list(&desk.server, limit, after.as_deref());
+        drop(turn);
+        body
+    };
+    match tokio::task::spawn_blocking(work).await {
+        Ok(body) => Json(body).into_response(),
+        Err(_) => error(StatusCode::INTERNAL_SERVER_ERROR, "the list could not be made"),
+    }
+}
+
+/// How many zones are asked for, and behind which name.
+fn page_of(page: Result<Query<Page>, QueryRejection>) -> Result<(usize, Option<Vec<u8>>), String> {
+    let Query(page) = page.map_err(|rejection| {
+        let what = rejection.body_text();
+        format!("{what}; accepted: limit=N, 1 to {PAGE_LEN_MAX}, and after=NAME")
+    })?;
+    let limit = page.limit.unwrap_or(PAGE_LEN);
+    if limit == 0 || limit > PAGE_LEN_MAX {
+        return Err(format!("limit {limit} is out of range; accepted: 1 to {PAGE_LEN_MAX}"));
+    }
+    let after = page.after.as_deref().map(parse_name).transpose()?;
+    Ok((limit, after))
+}
+
+/// A page of `limit` zones behind the name `after`.
+fn list(server: &Server, limit: usize, after: Option<&[u8]>) -> Value {
+    let snapshot = server.publisher.current();
+    let is_behind = |image: &&Image| {
+        after.is_none_or(|after| {
+            image.origin().canonical_cmp(wire::Name::from_trusted(after)).is_gt()
+        })
+    };
+    let mut rest: Vec<&Image> = snapshot.catalog.iter().filter(is_behind).collect();
+    let is_last = rest.len() <= limit;
+    let order = |a: &&Image, b: &&Image| a.origin().canonical_cmp(b.origin());
+    if !is_last {
+        rest.select_nth_unstable_by(limit - 1, order);
+        rest.truncate(limit);
+    }
+    rest.sort_unstable_by(order);
+    let next = rest.last().filter(|_| !is_last).map(|image| image.origin().to_string());
+    let zones: Vec<ZoneView> = rest.into_iter().map(ZoneView::new).collect();
+    json!({ "zones": zones, "total": snapshot.catalog.totals().zones, "next_after": next })
+}
+
+async fn show_zone(
+    State(Desk { server, .. }): Shared,
+    zone: Result<UrlPath<String>, PathRejection>,
+) -> Response {
+    let zone = zone.map(|UrlPath(zone)| zone).map_err(|rejection| rejection.body_text());
+    let (zone, name) = match zone.and_then(|zone| Ok((parse_name(&zone)?, zone))) {
+        Ok((name, zone)) => (zone, name),
+        Err(text) => return error(StatusCode::BAD_REQUEST, text),
+    };
+    let hash = server.publisher.hasher().name(wire::Name::from_trusted(&name));
+    match server.publisher.current().catalog.get(&name, hash) {
+        Some(image) => Json(ZoneView::new(image)).into_response(),
+        None => error(StatusCode::NOT_FOUND, format!("no zone {zone} here")),
+    }
+}
+
+/// What was wrong in the last load.
+async fn list_problems(State(Desk { server, .. }): Shared) -> Response {
+    Json(json!({ "problems": server.loads().problems })).into_response()
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct ReloadRequest {
+    zones: Vec<String>,
+}
+
+async fn reload_zones(State(Desk { server, .. }): Shared, request: Request) -> Response {
+    // The time for the head of a request is not for its body.
+    let body = timeout(REQUEST_TIME_MAX, Json::from_request(request, &())).await;
+    let wanted: Result<Json<ReloadRequest>, JsonRejection> = match body {
+        Ok(wanted) => wanted,
+        Err(_) => return error(StatusCode::REQUEST_TIMEOUT, "the request did not end"),
+    };
+    let zones = match wanted {
+        Ok(Json(ReloadRequest { zones })) => zones,
+        Err(rejection) => {
+            let what = rejection.body_text();
+            let text = format!("{what}; accepted: {{\"zones\": [NAME, …]}}, empty for all zones");
+            return error(StatusCode::BAD_REQUEST, text);
+        }
+    };
+    match reload(&server, zones).await {
+        Ok(report) => Json(report).into_response(),
+        Err(Failure::NotReloaded(text)) => error(StatusCode::CONFLICT, text),
+        Err(Failure::Busy(text)) => error(StatusCode::SERVICE_UNAVAILABLE, text),
+    }
+}
+
+/// A name in presentation form to lowered wire form.
+fn parse_name(text: &str) -> Result<Vec<u8>, String> {
+    wire::name::from_text(text)
+        .map(|name| name.to_ascii_lowercase())
+        .map_err(|error| format!("`{text}` is no domain name: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{self, Flags};
+
+    #[tokio::test(start_paused = true)]
+    async fn lists_wait_for_each_other_but_not_forever() {
+        let home = tempfile::tempdir().unwrap();
+        let flags = Flags { zones: Some(home.path().into()), ..Flags::default() };
+        let server = Server::new(&config::read(None, &flags).unwrap()).unwrap();
+        let desk = Desk { server, listing: Arc::new(Semaphore::new(1)) };
+        let list = async || {
+            let page = Page { limit: None, after: None };
+            list_zones(State(desk.clone()), Ok(Query(page))).await.status()
+        };
+        let turn = desk.listing.clone().acquire_owned().await;
+        assert_eq!(list().await, StatusCode::SERVICE_UNAVAILABLE);
+        drop(turn);
+        assert_eq!(list().await, StatusCode::OK);
+    }
+}

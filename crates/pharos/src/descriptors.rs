@@ -1,0 +1,43 @@
+//! Open files: as many as the bounds of a server add up to, if the system
+//! gives them.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::admin::CONNECTIONS_MAX;
+use crate::config::Config;
+
+/// For zone files being read, the log, and what the runtime keeps open.
+const RESERVE: u64 = 100;
+
+/// Raises the limit of open files to what `config` may need, and says so when
+/// the system allows less: connections would then be refused before their
+/// bounds are reached.
+pub fn provide(config: &Config) {
+    let needed = needed(config);
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= needed) {
+        return;
+    }
+    let wanted = limit.maximum.map_or(needed, |maximum| maximum.min(needed));
+    let raised =
+        setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: limit.maximum });
+    let current = getrlimit(Resource::Nofile).current;
+    match (raised, current) {
+        (Ok(()), Some(current)) if current >= needed => {
+            tracing::debug!("the limit of open files is now {current}");
+        }
+        (_, current) => tracing::warn!(
+            "up to {needed} open files may be needed, but the system allows {}; raise it (ulimit \
+             -n, or LimitNOFILE= of systemd), or lower tcp.connections_max",
+            current.unwrap_or_default()
+        ),
+    }
+}
+
+/// Files that may be open at once if every bound is reached.
+fn needed(config: &Config) -> u64 {
+    let sockets = config.listen.len() * (config.workers + 1);
+    // Admin HTTP and the control socket, each with its listener.
+    let http = 2 * (CONNECTIONS_MAX + 1);
+    (config.tcp.connections_max + sockets + http) as u64 + RESERVE
+}
