@@ -1,13 +1,32 @@
 //! The command line's side of the control socket.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use authority::{Image, Problems, Severity};
 use serde_json::{Value, json};
 
-use crate::config::default_control;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::config::{check_control_directory, default_control};
+use crate::output::Output;
+
+/// What is written as it is in a name within a URL; the rest could mean
+/// something there.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'-').remove(b'_');
+
+/// The page of one zone.
+pub fn zone_path(zone: &str) -> String {
+    format!("/v1/zones/{}", utf8_percent_encode(zone, PLAIN))
+}
+
+/// The page of `limit` zones behind the zone `after`.
+pub fn zones_path(limit: usize, after: Option<&str>) -> String {
+    let after =
+        after.map_or(String::new(), |zone| format!("&after={}", utf8_percent_encode(zone, PLAIN)));
+    format!("/v1/zones?limit={limit}{after}")
+}
 
 /// How to reach a running server, and how to show what it says.
 #[derive(Clone, Debug, clap::Args)]
@@ -32,6 +51,7 @@ impl Socket {
     /// One request, one answer, over a connection of its own.
     fn ask(&self, method: &str, path: &str, body: &str) -> Result<Value, String> {
         let socket = self.control.clone().unwrap_or_else(default_control);
+        check_control_directory(&socket)?;
         let failed = |error: std::io::Error| {
             format!(
                 "no server answers at the control socket {}: {error}; is `pharos serve` running, \
@@ -48,7 +68,9 @@ impl Socket {
         stream.write_all(request.as_bytes()).map_err(failed)?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).map_err(failed)?;
-        let (head, body) = answer.split_once("\r\n\r\n").ok_or("the server's answer has no end")?;
+        let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(|| {
+            format!("the server at {} ended the connection without an answer", socket.display())
+        })?;
         let value: Value = serde_json::from_str(body)
             .map_err(|_| format!("the server did not understand: {}", body.trim()))?;
         if head.starts_with("HTTP/1.1 200") {
@@ -58,19 +80,25 @@ impl Socket {
     }
 
     /// Prints `value`, for machines or for people.
-    pub fn print(&self, value: &Value, show: fn(&Value)) {
-        match self.json {
-            true => println!("{value}"),
-            false => show(value),
-        }
+    pub fn print(&self, value: &Value, show: Show) -> Result<(), String> {
+        let mut out = Output::default();
+        let written = match self.json {
+            true => writeln!(out, "{value}"),
+            false => show(&mut out, value),
+        };
+        written.map_err(crate::output::explain)
     }
 }
 
-pub fn show_report(report: &Value) {
+/// How a value is shown to people.
+type Show = fn(&mut Output, &Value) -> io::Result<()>;
+
+pub fn show_report(out: &mut Output, report: &Value) -> io::Result<()> {
     for problem in report["problems"].as_array().into_iter().flatten() {
-        println!("{}", problem.as_str().unwrap_or_default());
+        writeln!(out, "{}", problem.as_str().unwrap_or_default())?;
     }
-    println!(
+    writeln!(
+        out,
         "{} of {} files read, {} zones updated, {} removed, {} bad ({} of them served with their \
          last good data), {} ms; serving {} zones, {} records",
         report["read"],
@@ -82,22 +110,23 @@ pub fn show_report(report: &Value) {
         report["millis"],
         report["zones"],
         report["records"]
-    );
+    )
 }
 
-pub fn show_zones(page: &Value) {
+pub fn show_zones(out: &mut Output, page: &Value) -> io::Result<()> {
     for zone in page["zones"].as_array().into_iter().flatten() {
-        show_zone(zone);
+        show_zone(out, zone)?;
     }
     match page["next_after"].as_str() {
-        Some(next) => println!("… of {} zones; go on with --after {next}", page["total"]),
-        None => println!("{} zones in all", page["total"]),
+        Some(next) => writeln!(out, "… of {} zones; go on with --after {next}", page["total"]),
+        None => writeln!(out, "{} zones in all", page["total"]),
     }
 }
 
-pub fn show_zone(zone: &Value) {
+pub fn show_zone(out: &mut Output, zone: &Value) -> io::Result<()> {
     let number = |key: &str| zone[key].as_u64().unwrap_or_default();
-    println!(
+    writeln!(
+        out,
         "{:<40} {:<7} serial {:<10} {:>8} records {:>8} names{}",
         zone["name"].as_str().unwrap_or_default(),
         zone["status"].as_str().unwrap_or_default(),
@@ -105,7 +134,7 @@ pub fn show_zone(zone: &Value) {
         number("records"),
         number("names"),
         if zone["signed"] == true { "  signed" } else { "" }
-    );
+    )
 }
 
 /// What `pharos zone check --json` prints of a file.

@@ -9,6 +9,7 @@ mod dev;
 mod large_pages;
 mod load;
 mod metrics;
+mod output;
 mod publish;
 mod random;
 mod reload;
@@ -17,11 +18,13 @@ mod sockets;
 mod tcp;
 mod udp;
 
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use output::Output;
+use tracing_subscriber::EnvFilter;
 
 /// Something was wrong: with the input, or with the way.
 const EXIT_FAILED: u8 = 1;
@@ -32,7 +35,8 @@ pub const EXIT_BAD_ZONES: u8 = 3;
 #[derive(Debug, Parser)]
 #[command(version, about)]
 struct Cli {
-    /// How much to log: error, warn, info, debug; or a filter for tracing
+    /// How much to log: off, error, warn, info, debug, trace; or a filter, as
+    /// in info,pharos::tcp=debug
     #[arg(long, global = true, default_value = "info", value_name = "LEVEL")]
     log: String,
     /// Form of the log
@@ -108,8 +112,19 @@ enum ZoneCommand {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    start_log(&cli.log, cli.log_format);
-    let result = match cli.command {
+    let result = start_log(&cli.log, cli.log_format).and_then(|()| run(cli.command));
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(text) => {
+            // A full disk under it must not turn an error into a panic.
+            let _ = writeln!(io::stderr(), "pharos: {}", text.trim_end());
+            ExitCode::from(EXIT_FAILED)
+        }
+    }
+}
+
+fn run(command: Command) -> Result<u8, String> {
+    match command {
         Command::Serve { config, flags } => {
             large_pages::ask();
             config::read(config.as_deref(), &flags).and_then(|config| {
@@ -123,49 +138,59 @@ fn main() -> ExitCode {
         }
         Command::Dev { flags } => dev::run(flags),
         Command::Zone(command) => run_zone(command),
-    };
-    match result {
-        Ok(code) => ExitCode::from(code),
-        Err(text) => {
-            eprintln!("pharos: {}", text.trim_end());
-            ExitCode::from(EXIT_FAILED)
-        }
     }
 }
 
-fn start_log(level: &str, format: LogFormat) {
-    let filter = tracing_subscriber::EnvFilter::try_new(level)
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+/// Reads what `--log` says. A word alone must be a level: tracing would take
+/// it for the name of a module, and log nothing.
+fn log_filter(text: &str) -> Result<EnvFilter, String> {
+    const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+    let failed = |what: String| {
+        format!(
+            "--log {text}: {what}; accepted: {}, or a filter as in info,pharos::tcp=debug",
+            LEVELS.join(", ")
+        )
+    };
+    let is_level = |word: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
+    let is_filter = |word: &str| word.contains(['=', '[']);
+    match text.split(',').map(str::trim).find(|word| !is_level(word) && !is_filter(word)) {
+        Some(word) => Err(failed(format!("`{word}` is no level"))),
+        None => EnvFilter::try_new(text).map_err(|error| failed(error.to_string())),
+    }
+}
+
+fn start_log(level: &str, format: LogFormat) -> Result<(), String> {
+    let filter = log_filter(level)?;
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
         // It would complain about a full disk by writing to it, and panic.
         .log_internal_errors(false);
     match format {
         LogFormat::Text => log.with_target(false).init(),
         LogFormat::Json => log.json().init(),
     }
+    Ok(())
 }
 
 fn run_zone(command: ZoneCommand) -> Result<u8, String> {
     match command {
-        ZoneCommand::Check { files, json } => Ok(check_files(&files, json)),
+        ZoneCommand::Check { files, json } => check_files(&files, json).map_err(output::explain),
         ZoneCommand::Reload { zones, socket } => {
             let body = serde_json::json!({ "zones": zones }).to_string();
             let report = socket.post("/v1/reload", &body)?;
-            socket.print(&report, control::show_report);
+            socket.print(&report, control::show_report)?;
             Ok(if report["bad"].as_u64() == Some(0) { 0 } else { EXIT_BAD_ZONES })
         }
         ZoneCommand::List { limit, after, socket } => {
-            let after = after.map_or(String::new(), |zone| format!("&after={zone}"));
-            let page = socket.get(&format!("/v1/zones?limit={limit}{after}"))?;
-            socket.print(&page, control::show_zones);
+            let page = socket.get(&control::zones_path(limit, after.as_deref()))?;
+            socket.print(&page, control::show_zones)?;
             Ok(0)
         }
         ZoneCommand::Show { zone, socket } => {
-            let zone = socket.get(&format!("/v1/zones/{zone}"))?;
-            socket.print(&zone, control::show_zone);
+            let zone = socket.get(&control::zone_path(&zone))?;
+            socket.print(&zone, control::show_zone)?;
             Ok(0)
         }
     }
@@ -174,35 +199,53 @@ fn run_zone(command: ZoneCommand) -> Result<u8, String> {
 /// Writes a line for people to standard output. A full disk or a closed pipe
 /// there is no reason to stop answering DNS.
 pub fn say(line: std::fmt::Arguments<'_>) {
-    let mut out = std::io::stdout().lock();
+    let mut out = io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
 /// Checks files one by one; the exit code says whether all are good.
-fn check_files(files: &[PathBuf], json: bool) -> u8 {
+fn check_files(files: &[PathBuf], json: bool) -> io::Result<u8> {
+    let mut out = Output::default();
     let mut bad = 0;
     let mut checker = load::Checker::default();
     for file in files {
         let (image, problems) = checker.check(file);
         if json {
-            println!("{}", control::check_as_json(file, image.as_ref(), &problems));
+            writeln!(out, "{}", control::check_as_json(file, image.as_ref(), &problems))?;
         } else {
-            print!("{problems}");
+            write!(out, "{problems}")?;
             if let Some(image) = &image {
-                println!(
+                writeln!(
+                    out,
                     "{}: {} is good: serial {}, {} records at {} names",
                     file.display(),
                     image.origin(),
                     image.serial(),
                     image.records(),
                     image.names()
-                );
+                )?;
             }
         }
         bad += usize::from(image.is_none());
     }
     if bad > 0 && !json {
-        println!("{bad} of {} files have errors", files.len());
+        writeln!(out, "{bad} of {} files have errors", files.len())?;
     }
-    if bad > 0 { EXIT_FAILED } else { 0 }
+    Ok(if bad > 0 { EXIT_FAILED } else { 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_level_is_refused() {
+        for text in ["info", "WARN", "off", "info,pharos::tcp=debug", "pharos=trace"] {
+            assert!(log_filter(text).is_ok(), "{text}");
+        }
+        for text in ["loud", "pharos=loud", "info,loud", "", "warn,"] {
+            let error = log_filter(text).unwrap_err();
+            assert!(error.contains("accepted: off, error, warn"), "{error}");
+        }
+    }
 }
