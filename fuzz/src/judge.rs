@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use authority::{Outcome, Settings, Transport};
 use wire::rtype;
 
-use crate::model::{CHAIN_LEN_SURE, Model, REFUSED, SERVFAIL};
+use crate::model::{CHAIN_LEN_SURE, Model, NOERROR, REFUSED, SERVFAIL};
 use crate::packet::{self, Answer, Record, hex};
 use crate::server::{IDLE_100MS, Server};
 
@@ -26,8 +26,8 @@ const NOTIMP: u16 = 4;
 const BADVERS: u16 = 16;
 
 /// Past this even an answer over TCP may lack something: a set that needs
-/// pointers is not written where they do not reach, and the glue of thousands
-/// of name servers fits no message.
+/// pointers is not written where they do not reach, a chain ends there, and the
+/// glue of thousands of name servers fits no message.
 const TCP_LEN_SURE: usize = 6 * 1024;
 
 /// Asks over both transports and panics if anything is wrong with an answer.
@@ -240,14 +240,18 @@ impl Case<'_> {
         if expected.links > CHAIN_LEN_SURE {
             return;
         }
-        if expected.rcode != answer.rcode {
-            self.fail(&format!("code {}; expected {expected:#?}", answer.rcode));
-        }
         let keys = |records: &[Record]| -> BTreeSet<_> {
             let plain = records.iter().filter(|record| record.rtype != rtype::RRSIG);
             plain.map(|r| (r.owner.clone(), r.rtype, r.data.clone())).collect()
         };
         let [first, second, _] = &answer.sections;
+        let ends_early = expected.links > 0 && self.octets.len() > TCP_LEN_SURE;
+        if ends_early && answer.rcode == NOERROR && keys(first).is_subset(&expected.answer) {
+            return;
+        }
+        if expected.rcode != answer.rcode {
+            self.fail(&format!("code {}; expected {expected:#?}", answer.rcode));
+        }
         if keys(first) != expected.answer {
             self.fail(&format!("another answer section; expected {expected:#?}"));
         }

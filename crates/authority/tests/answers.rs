@@ -97,6 +97,17 @@ fn show(answer: &[u8]) -> String {
     text
 }
 
+/// Text of the extended error (RFC 8914) that an answer carries.
+fn extended_error(answer: &[u8]) -> Option<String> {
+    let message = Message::from_octets(answer).expect("a header");
+    let opt = message.opt()?;
+    let error = opt.opt().iter::<domain::base::opt::ExtendedError<_>>().next()?.expect("an error");
+    error.text().map(|text| match text {
+        Ok(text) => text.to_string(),
+        Err(_) => "no text".into(),
+    })
+}
+
 fn check(zones: &[&str], query: &str, expected: &str) {
     let shown = show(&ask(&catalog(zones), query));
     let expected: String = expected.lines().map(|line| format!("{}\n", line.trim())).collect();
@@ -427,6 +438,49 @@ fn large_answers_hold_up_beyond_the_reach_of_pointers() {
     assert!(
         shown.contains("ad host1499.sub.e. 1 A 10.0.0.1") || shown.contains("ad host9.sub.e. 1 A")
     );
+}
+
+/// A signature in the zone `t.` of about this many octets over the records of a
+/// name; nobody here checks it.
+fn signature(owner: &str, covered: &str, labels: usize, octets: usize) -> String {
+    let data = "AAAA".repeat(octets / 3);
+    format!("{owner} RRSIG {covered} 13 {labels} 60 20300101000000 20200101000000 1 t. {data}\n")
+}
+
+/// Behind large signatures no compression pointer reaches the end of a chain:
+/// it ends there, whole records all the way, and the asker goes on by itself.
+#[test]
+fn a_chain_ends_where_no_pointer_reaches() {
+    let head = "$ORIGIN t.\n$TTL 60\n@ SOA a b 1 2 3 4 5\n@ NS ns.x.\n";
+    let zone = [
+        head,
+        "d DNAME big\nw.big A 192.0.2.1\nw.big MX 1 w.big\nc CNAME w.big\n",
+        &signature("d", "DNAME", 2, 18_000),
+        &signature("c", "CNAME", 2, 9_000),
+    ]
+    .concat();
+    let catalog = catalog(&[&zone]);
+    for qtype in ["A", "MX", "TXT", "ANY"] {
+        let answer = ask(&catalog, &format!("w.d.t. {qtype} do tcp"));
+        assert_eq!(
+            show(&answer).replace(".. ", ". "),
+            "NOERROR aa
+             an d.t. 60 DNAME big.t.
+             an d.t. 60 RRSIG DNAME
+             an w.d.t. 60 CNAME w.big.t.
+             "
+            .replace("             ", ""),
+            "{qtype}"
+        );
+        assert_eq!(extended_error(&answer).as_deref(), Some("the chain of aliases is too long"));
+    }
+    for qtype in ["A", "MX", "TXT"] {
+        let shown = show(&ask(&catalog, &format!("c.t. {qtype} do tcp")));
+        assert!(shown.starts_with("NOERROR aa\nan c.t. 60 CNAME w.big.t"), "{qtype}: {shown}");
+        assert_eq!(shown.lines().count(), 3, "{qtype}: {shown}");
+    }
+    // Without signatures everything is near.
+    assert_eq!(show(&ask(&catalog, "w.d.t. A tcp")).lines().count(), 4);
 }
 
 #[test]

@@ -91,7 +91,8 @@ impl<'b> Reply<'b> {
 
     /// Writes `block` into `section`, whole or not at all. `apex_at` is where
     /// the name of the block's zone stands in the message. Returns where the
-    /// block starts, to which its local offsets count.
+    /// block starts, to which its local offsets count; `None` also if no
+    /// pointer reaches the names it needs.
     #[inline]
     pub fn put(
         &mut self,
@@ -101,16 +102,17 @@ impl<'b> Reply<'b> {
         apex_at: usize,
         ttl_secs: Option<u32>,
     ) -> Option<usize> {
-        let labels = match owner {
-            Owner::At(_) => &[][..],
-            Owner::Below(labels) => labels,
+        let (labels, pointed_at) = match owner {
+            Owner::At(at) => (&[][..], at),
+            Owner::Below(labels) => (labels, apex_at),
         };
         let start = self.at + labels.len();
         let end = start + block.octets.len();
-        if self.truncated || end > self.limit {
+        if self.truncated || end > self.limit || pointed_at > POINTER_MAX {
             return None;
         }
-        // Local pointers must reach; see BLOCK_POINTER_MAX.
+        // Local pointers must reach; see BLOCK_POINTER_MAX. The zone's own name
+        // stands before the block, so pointers to it do as well.
         if !block.fixups.is_empty() && start > POINTER_MAX - BLOCK_POINTER_MAX {
             return None;
         }
@@ -273,4 +275,44 @@ fn patch_records(octets: &mut [u8], first: usize, rest: usize, ttl_secs: Option<
 fn write_pointer(out: &mut [u8], target: usize) {
     debug_assert!(target <= POINTER_MAX);
     out[..2].copy_from_slice(&(0xc000 | target as u16).to_be_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::query::Verdict;
+
+    const QUESTION: &[u8] = b"\0\x01\0\0\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01";
+
+    /// One record of a type without names, its data `len` octets.
+    fn record(len: usize) -> Vec<u8> {
+        let mut octets = b"\xc0\x0c\0\x10\0\x01\0\0\0\0".to_vec();
+        octets.extend((len as u16).to_be_bytes());
+        octets.resize(octets.len() + len, 0);
+        octets
+    }
+
+    /// A name that stands where no pointer reaches is no owner and no end of
+    /// one: whoever needs it is told, and nothing is written.
+    #[test]
+    fn names_out_of_reach_are_not_pointed_at() {
+        let (mut query, mut out) = (Query::default(), vec![0; MESSAGE_LEN_MAX]);
+        assert_eq!(query.read(QUESTION), Verdict::Answer);
+        let mut reply = Reply::start(&mut out, QUESTION, &query, MESSAGE_LEN_MAX);
+        let (large, small) = (record(POINTER_MAX), record(4));
+        let block = |octets| Block { records: 1, octets, fixups: &[] };
+        let mut put = |octets, owner, apex_at| {
+            reply.put(Section::Answer, &block(octets), owner, apex_at, None)
+        };
+        assert!(put(&large, Owner::At(HEADER_LEN), HEADER_LEN).is_some());
+        let far = POINTER_MAX + 1;
+        assert_eq!(put(&small, Owner::At(far), HEADER_LEN), None);
+        assert_eq!(put(&small, Owner::Below(b""), far), None);
+        assert_eq!(put(&small, Owner::Below(b"\x01b"), far), None);
+        assert!(put(&small, Owner::At(POINTER_MAX), HEADER_LEN).is_some());
+        assert!(put(&small, Owner::Below(b"\x01b"), POINTER_MAX).is_some());
+        assert_eq!(reply.put_record(far, 16, 1, 0, b""), None);
+        assert!(reply.put_record(POINTER_MAX, 16, 1, 0, b"").is_some());
+        assert!(!reply.is_truncated());
+    }
 }

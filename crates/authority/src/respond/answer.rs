@@ -116,6 +116,10 @@ impl<'a, 'b> Answer<'a, 'b> {
         let mut seen = [0; CHAIN_LEN_MAX + 1];
         seen[0] = self.hashes.get(0);
         for link in 1..=CHAIN_LEN_MAX {
+            // Before the first step too: one set may be that large.
+            if self.reply.position() > CHAIN_OCTETS_MAX {
+                break;
+            }
             alias.set(Name::from_trusted(self.target.as_bytes()));
             match self.step_alias(alias, place, &seen[..link]) {
                 Step::Follow { place: next } => {
@@ -124,9 +128,6 @@ impl<'a, 'b> Answer<'a, 'b> {
                 }
                 // The rest of the chain is somebody else's.
                 Step::NotOurs | Step::Done => return,
-            }
-            if self.reply.position() > CHAIN_OCTETS_MAX {
-                break;
             }
         }
         self.error = Some(ExtendedError::CHAIN_TOO_LONG);
