@@ -394,15 +394,33 @@ fn chains_through_zones_whose_names_stand_in_pieces() {
     );
 }
 
+/// A zone of this name that could not be loaded.
+fn broken(origin: &str) -> Change {
+    let name = wire::name::from_text(origin).unwrap();
+    Change::Put(Image::broken(wire::Name::parse(&name).unwrap(), &NameHasher::new(HASHER)))
+}
+
 #[test]
 fn a_broken_zone_says_so() {
-    let name = wire::name::from_text("bad.test").unwrap();
-    let image = Image::broken(wire::Name::parse(&name).unwrap(), &NameHasher::new(HASHER));
-    let catalog = Catalog::default().with(vec![Change::Put(image)]);
+    let catalog = Catalog::default().with(vec![broken("bad.test")]);
     let answer = ask(&catalog, "x.bad.test. A edns");
     assert_eq!(show(&answer), "SERVFAIL\n");
     // Extended error 24, invalid data.
     assert!(answer.windows(4).any(|octets| octets[..2] == [0, 15] && octets[3] > 2));
+}
+
+/// An alias into a broken zone is as good as one to somebody else's: its own
+/// zone still answers, and the asker will hear of the other one there.
+#[test]
+fn an_alias_into_a_broken_zone_is_still_an_answer() {
+    let zone = "$ORIGIN e.\n$TTL 1\n@ SOA a b 1 2 3 4 5\n@ NS ns.test.\n\
+                c CNAME www.bad.test.\nd DNAME bad.test.\n";
+    let catalog = catalog(&[zone]).with(vec![broken("bad.test")]);
+    assert_eq!(show(&ask(&catalog, "c.e. A")), "NOERROR aa\nan c.e. 1 CNAME www.bad.test.\n");
+    assert_eq!(
+        show(&ask(&catalog, "x.d.e. A")),
+        "NOERROR aa\nan d.e. 1 DNAME bad.test.\nan x.d.e. 1 CNAME x.bad.test.\n"
+    );
 }
 
 #[test]

@@ -151,8 +151,7 @@ impl<'a, 'b> Answer<'a, 'b> {
             self.zone = image.origin_hash();
         }
         if image.is_broken() {
-            self.refuse(Rcode::ServFail, Some(ExtendedError::INVALID_ZONE));
-            return Step::Done;
+            return self.meet_broken(place);
         }
         let apex_at = self.locate(place, name.label_start(apex));
         let found = Found { image, apex, apex_at, place };
@@ -171,6 +170,17 @@ impl<'a, 'b> Answer<'a, 'b> {
                 return self.put_redirect(name, &found, set, label);
             }
         }
+        Step::Done
+    }
+
+    /// The zone could not be loaded. To an alias it is as good as somebody
+    /// else's: the alias stands in a zone that answers.
+    #[cold]
+    fn meet_broken(&mut self, place: Place) -> Step {
+        if place != Place::Question {
+            return Step::NotOurs;
+        }
+        self.refuse(Rcode::ServFail, Some(ExtendedError::INVALID_ZONE));
         Step::Done
     }
 
