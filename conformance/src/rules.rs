@@ -155,6 +155,23 @@ pub const RULES: &[Rule] = &[
         },
     },
     Rule {
+        name: "ds-without-parent",
+        clause: "RFC 4035 3.1.4.1",
+        why: "an authority for the child and not for the parent says no data; peers refer from a zone \
+              further above",
+        accepts: |case, atom| {
+            let is_child =
+                matches!(&case.walk.end, End::NoData { zone, name, .. } if *name == zone.origin);
+            case.query.qtype == rtype::DS
+                && is_child
+                && case.theirs.is_referral()
+                && match atom {
+                    Atom::Flag { bit: FLAG_AA, ours: true } => true,
+                    _ => record(atom).is_some_and(|(section, _)| section != Section::Answer),
+                }
+        },
+    },
+    Rule {
         name: "yxdomain-knot",
         clause: "RFC 6672 3.2 step 3c",
         why: "an overflow ends the answer; Knot goes on with a shortened name, adds SOA or says NXDOMAIN",

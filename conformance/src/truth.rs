@@ -61,12 +61,17 @@ impl Truth {
         enclosing.max_by_key(|zone| zone.origin.label_count())
     }
 
-    /// The zone that answers: DS lives on the parent's side of a cut (RFC 4035 3.1.4.1).
+    /// The zone that answers: DS lives on the parent's side of a cut (RFC 4035 3.1.4.1). A zone
+    /// above that delegates the parent itself is not the parent.
     pub fn zone_for(&self, name: &Name, qtype: u16) -> Option<&ZoneTruth> {
         let closest = self.zone_of(name)?;
         if qtype == rtype::DS && closest.origin.eq_ignore_case(name) {
-            let parent = name.parent().and_then(|parent| self.zone_of(&parent));
-            return parent.or(Some(closest));
+            let above = name.parent().and_then(|parent| self.zone_of(&parent));
+            let is_parent = |zone: &&ZoneTruth| match zone.place(name) {
+                Place::Cut(cut) => cut.eq_ignore_case(name),
+                _ => true,
+            };
+            return above.filter(is_parent).or(Some(closest));
         }
         Some(closest)
     }

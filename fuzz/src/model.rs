@@ -124,11 +124,19 @@ impl Model {
         expected
     }
 
-    /// The deepest zone; for DS the one above, if this is where a zone starts.
+    /// The deepest zone; for DS the one above, if this is where a zone starts,
+    /// unless that zone says that somebody else is the parent (RFC 4035, 3.1.4.1).
     fn zone_of(&self, name: &[u8], qtype: u16) -> Option<Option<&Zone>> {
         let above = suffixes(name).skip(1).find_map(|suffix| self.zones.get(suffix));
+        let is_parent = |zone: &&Option<Zone>| match zone {
+            Some(zone) => match zone.look(name, qtype).0 {
+                Look::Referral { cut } => cut == name,
+                _ => true,
+            },
+            None => true,
+        };
         let found = match self.zones.get(name) {
-            Some(own) if qtype == rtype::DS => above.or(Some(own)),
+            Some(own) if qtype == rtype::DS => above.filter(is_parent).or(Some(own)),
             Some(own) => Some(own),
             None => above,
         };

@@ -41,7 +41,8 @@ pub(crate) enum From {
 }
 
 /// Looks `name` up in `image`, whose own name starts at label `apex`.
-#[inline]
+// Always: a second, rare caller would cost every answer a call otherwise.
+#[inline(always)]
 pub(crate) fn lookup<'z>(
     image: &'z Image,
     hasher: &NameHasher,

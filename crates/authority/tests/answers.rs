@@ -359,6 +359,27 @@ fn several_zones() {
     );
 }
 
+/// RFC 4035, 3.1.4.1: who is the authority for the child but not for its parent
+/// says that the child has no DS records, whatever else lies above.
+#[test]
+fn ds_of_a_child_whose_parent_is_elsewhere() {
+    let root =
+        "$ORIGIN .\n$TTL 9\n@ SOA a b 1 2 3 4 5\n@ NS ns.x.\norg NS ns.org\nns.org A 192.0.2.1\n";
+    let child = "$ORIGIN example.org.\n$TTL 9\n@ SOA ns host 7 2 3 4 5\n@ NS ns\nns A 192.0.2.50\n";
+    check(
+        &[root, child],
+        "example.org. DS",
+        "NOERROR aa\nau example.org. 5 SOA ns.example.org. host.example.org. 7 2 3 4 5",
+    );
+    // The parent's side of its own cut stays with the parent.
+    check(
+        &[root, "$ORIGIN org.\n$TTL 9\n@ SOA a b 8 2 3 4 5\n@ NS ns.x.\n"],
+        "org. DS",
+        "NOERROR aa\nau . 5 SOA a. b. 1 2 3 4 5",
+    );
+    check(&[root], "example.org. DS", "NOERROR\nau org. 9 NS ns.org.\nad ns.org. 9 A 192.0.2.1");
+}
+
 /// A name in a chain may stand in the message in pieces: labels, then a pointer
 /// to the rest. The names of zones further on must be found in it all the same.
 #[test]

@@ -191,9 +191,23 @@ impl<'a, 'b> Answer<'a, 'b> {
         let catalog = self.context.catalog;
         let found = catalog.find(name, self.hashes, 0)?;
         if self.query.qtype == rtype::DS && found.1 == 0 && name.label_count() > 0 {
-            return catalog.find(name, self.hashes, 1).or(Some(found));
+            return self.find_parent(name).or(Some(found));
         }
         Some(found)
+    }
+
+    /// The zone that the zone `name` is delegated from. One further above is
+    /// not: it delegates the parent itself, and is no authority for it.
+    #[cold]
+    fn find_parent(&self, name: &QueryName) -> Option<(&'a Image, usize)> {
+        let Context { catalog, hasher, .. } = *self.context;
+        let (image, apex) = catalog.find(name, self.hashes, 1)?;
+        let is_elsewhere = !image.is_broken()
+            && matches!(
+                lookup(image, hasher, name, self.hashes, apex, rtype::DS),
+                Lookup::Delegated { label, .. } if label > 0
+            );
+        (!is_elsewhere).then_some((image, apex))
     }
 
     /// Records with their signatures, if wanted; a proof if from a wildcard.
