@@ -308,6 +308,28 @@ fn redirections() {
     assert_eq!(shown.matches(" CNAME ").count(), authority::respond::CHAIN_LEN_MAX + 1, "{shown}");
 }
 
+/// A chain that ends at a DNAME it has passed does not send it again.
+#[test]
+fn a_redirection_that_leads_to_itself() {
+    let back = "$ORIGIN t.\n$TTL 9\n@ SOA a b 1 2 3 4 5\n@ NS ns.x.\nx DNAME t.\n*.w DNAME t.\n";
+    for qtype in ["ANY", "DNAME"] {
+        check(
+            &[back],
+            &format!("x.x.t. {qtype}"),
+            "NOERROR aa\nan x.t. 9 DNAME t.\nan x.x.t. 9 CNAME x.t.",
+        );
+        // What a wildcard makes of it has another owner.
+        check(
+            &[back],
+            &format!("y.w.*.w.t. {qtype}"),
+            "NOERROR aa
+             an *.w.t. 9 DNAME t.
+             an y.w.*.w.t. 9 CNAME y.w.t.
+             an y.w.t. 9 DNAME t.",
+        );
+    }
+}
+
 #[test]
 fn delegations() {
     let check = |query: &str, expected: &str| check(&[ZONE], query, expected);

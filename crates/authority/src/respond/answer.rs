@@ -210,13 +210,20 @@ impl<'a, 'b> Answer<'a, 'b> {
         (!is_elsewhere).then_some((image, apex))
     }
 
+    /// True if the chain passed `set`, a DNAME: it is in the answer. What a
+    /// wildcard makes of it is not: that has another owner.
+    #[inline]
+    fn is_sent(&self, set: Set<'a>, from: From) -> bool {
+        match &self.trail {
+            Some(trail) => from == From::Name && trail.is_redirect(set),
+            None => false,
+        }
+    }
+
     /// Records with their signatures, if wanted; a proof if from a wildcard.
     #[inline]
     fn put_answer(&mut self, name: &QueryName, found: &Found<'a>, set: Set<'a>, from: From) {
-        // The chain may end at a DNAME that it passed.
-        if let Some(trail) = &self.trail
-            && trail.is_redirect(set)
-        {
+        if self.is_sent(set, from) {
             return;
         }
         let start = self.put_set(name, found, set, from);
@@ -255,7 +262,9 @@ impl<'a, 'b> Answer<'a, 'b> {
         self.authoritative = true;
         if self.query.qtype == rtype::ANY {
             let (_, set) = node.set(rtype::CNAME).map_or_else(|| node.set_at(0), |s| (0, s));
-            self.put_set(name, found, set, from);
+            if !self.is_sent(set, from) {
+                self.put_set(name, found, set, from);
+            }
             return;
         }
         if let From::Wildcard { label } = from
@@ -268,10 +277,7 @@ impl<'a, 'b> Answer<'a, 'b> {
         for (_, set) in node.sets() {
             let Some(block) = set.signatures() else { continue };
             count += 1;
-            if self.query.wants_dnssec()
-                && let Some(trail) = &self.trail
-                && trail.is_redirect(set)
-            {
+            if self.query.wants_dnssec() && self.is_sent(set, from) {
                 continue;
             }
             if self.reply.put(Section::Answer, &block, owner, found.apex_at, None).is_none() {
