@@ -110,8 +110,9 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         name: "chain-servfail",
-        clause: "RFC 1034 3.6.2, 5.2.2",
-        why: "a loop or a long chain is the zone's fault: we answer with its links, BIND with SERVFAIL",
+        clause: "RFC 1034 3.6.2, RFC 8914 4.1",
+        why: "loops and long chains are to be signalled as errors: BIND says SERVFAIL, ours sends the \
+              links with an extended error",
         accepts: |case, atom| {
             let is_long = case.walk.links.len() > 10;
             (is_long || matches!(case.walk.end, End::Loop | End::Cap))

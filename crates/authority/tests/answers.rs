@@ -271,6 +271,18 @@ fn aliases() {
 }
 
 #[test]
+fn a_loop_is_named_in_the_answer() {
+    let catalog = catalog(&[ZONE]);
+    let error = |query: &str| extended_error(&ask(&catalog, query));
+    for query in ["self.example. A edns", "loop1.example. A edns"] {
+        assert_eq!(error(query).as_deref(), Some("the chain of aliases is a loop"), "{query}");
+    }
+    for query in ["chain1.example. A edns", "dead.example. A edns", "away.example. A edns"] {
+        assert_eq!(error(query), None, "{query}");
+    }
+}
+
+#[test]
 fn a_chain_ends_at_its_bound() {
     let mut zone = String::from("$ORIGIN e.\n$TTL 1\n@ SOA a b 1 2 3 4 5\n@ NS ns.test.\n");
     for link in 0..40 {

@@ -121,4 +121,7 @@ impl ExtendedError {
     /// A chain of aliases is longer than this server follows.
     pub const CHAIN_TOO_LONG: ExtendedError =
         ExtendedError { code: 0, text: "the chain of aliases is too long" };
+    /// A chain of aliases leads back to a name that it passed.
+    pub const CHAIN_LOOPS: ExtendedError =
+        ExtendedError { code: 0, text: "the chain of aliases is a loop" };
 }

@@ -133,10 +133,12 @@ impl<'a, 'b> Answer<'a, 'b> {
         self.error = Some(ExtendedError::CHAIN_TOO_LONG);
     }
 
-    /// One link of a chain; ends it when it meets itself.
+    /// One link of a chain; ends it when it meets itself. That is an error of
+    /// the zone (RFC 1034, 3.6.2), but its links are data all the same.
     fn step_alias(&mut self, name: &QueryName, place: Place, seen: &[u64]) -> Step {
         self.context.hasher.suffixes(name, self.hashes);
-        if seen.contains(&self.hashes.get(0)) || self.reply.is_truncated() {
+        if seen.contains(&self.hashes.get(0)) {
+            self.error = Some(ExtendedError::CHAIN_LOOPS);
             return Step::Done;
         }
         self.look(name, place)
