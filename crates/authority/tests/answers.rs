@@ -148,6 +148,8 @@ hidden.child A 192.0.2.6
 sibling NS ns.sibling
 ns.sibling A 192.0.2.7
 lame NS ns.nowhere.test.
+wcut NS ns.wcut
+*.wcut A 192.0.2.10
 dn DNAME target.test.
 dloop DNAME x.dloop
 dlocal DNAME c
@@ -363,6 +365,8 @@ fn delegations() {
          an child.example. 3600 DS 1 8 2 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff",
     );
     check("lame.example. A", "NOERROR\nau lame.example. 3600 NS ns.nowhere.test.");
+    // Below a cut there is nothing to make records from.
+    check("wcut.example. A", "NOERROR\nau wcut.example. 3600 NS ns.wcut.example.");
     check(
         "sibling.example. DS",
         "NOERROR aa\nau example. 60 SOA ns1.example. host.example. 1 2 3 4 60",
@@ -576,6 +580,7 @@ fn problems_of_whole_zones() {
     check(&format!("{head}x 5 A 10.0.0.1\nx 9 A 10.0.0.2\n"), true, "TTL 9 differs from the TTL 5");
     check(&format!("{head}*.x NS ns.test.\n"), true, "at the wildcard *.x.e. delegates nothing");
     check(&format!("{head}x NS ns.x\n"), true, "the name server ns.x.e. has no address");
+    check(&format!("{head}x NS ns.x\n*.x A 10.0.0.1\n"), true, "the name server ns.x.e. has no");
     check(&format!("{head}@ NS ns\n"), true, "the name server ns.e. has no address");
     let (_, problems) = compile(&format!("{head}x A 10.0.0.1\nX A 10.0.0.1\n"));
     assert!(problems.is_empty(), "a record twice is one record: {problems}");

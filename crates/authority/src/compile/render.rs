@@ -8,7 +8,8 @@
 use wire::reply::{BLOCK_POINTER_MAX, LOCAL, QUESTION_POINTER};
 use wire::{Name, class, rtype};
 
-use super::tree::{Tree, TreeNode, TreeSet};
+use super::tree::{Tree, TreeSet};
+use crate::image::{NODE_BELOW_CUT, NODE_CUT};
 use crate::records::RecordSet;
 
 /// Octets of records and signatures of one set at the most: with a header, a
@@ -171,17 +172,24 @@ fn suffix_start(name: &[u8], suffix: &[u8]) -> Option<usize> {
     .then_some(start)
 }
 
-/// The node whose addresses `relative` has: its own or those of a wildcard.
+/// The node whose addresses `relative` has.
 pub(super) fn find_addresses(tree: &Tree, relative: &[u8]) -> Option<usize> {
-    let has_address = |node: &TreeNode| {
-        tree.sets_of(node).iter().any(|set| matches!(set.rtype, rtype::A | rtype::AAAA))
-    };
-    match tree.find(relative) {
-        Ok(index) => has_address(&tree.nodes[index]).then_some(index),
+    find_any(tree, relative, &[rtype::A, rtype::AAAA])
+}
+
+/// The node that gives `relative` records of any of `types`: its own or that of
+/// a wildcard. None is made at or below a cut, where the zone is no authority.
+fn find_any(tree: &Tree, relative: &[u8], types: &[u16]) -> Option<usize> {
+    let index = match tree.find(relative) {
+        Ok(index) => index,
         Err(closest) => {
-            let wildcard = [b"\x01*", tree.relative(&tree.nodes[closest])].concat();
-            let index = tree.find(&wildcard).ok()?;
-            has_address(&tree.nodes[index]).then_some(index)
+            let closest = &tree.nodes[closest];
+            if closest.flags & (NODE_CUT | NODE_BELOW_CUT) != 0 {
+                return None;
+            }
+            tree.find(&[b"\x01*", tree.relative(closest)].concat()).ok()?
         }
-    }
+    };
+    let sets = tree.sets_of(&tree.nodes[index]);
+    sets.iter().any(|set| types.contains(&set.rtype)).then_some(index)
 }
