@@ -45,7 +45,7 @@ fn content(query: &Query, walk: &Walk<'_>, answer: &Answer) -> Vec<String> {
     if !answer.tc() {
         answer_section(query, walk, answer, &mut problems);
         authority_section(query, walk, answer, &mut problems);
-        additional_section(walk, answer, &mut problems);
+        additional_section(query, walk, answer, &mut problems);
     }
     problems
 }
@@ -194,9 +194,10 @@ fn with_signatures(zone: &ZoneTruth, owner: &Name, rtype: u16, dnssec: bool) -> 
     records
 }
 
-/// Addresses of servers below the cut must all be there (RFC 9471 3.1); anything else must at
-/// least be what the answering zone holds: another zone's data is not ours to add here.
-fn additional_section(walk: &Walk<'_>, answer: &Answer, problems: &mut Vec<String>) {
+/// Addresses of servers below the cut must all be there (RFC 9471 3.1), what saves a question while
+/// there is room; anything else must at least be what the answering zone holds: another zone's data
+/// is not ours to add here.
+fn additional_section(query: &Query, walk: &Walk<'_>, answer: &Answer, problems: &mut Vec<String>) {
     let additional = answer.section(Section::Additional);
     if let End::Referral { zone, cut } = &walk.end {
         for rr in glue(zone, cut) {
@@ -209,18 +210,78 @@ fn additional_section(walk: &Walk<'_>, answer: &Answer, problems: &mut Vec<Strin
         End::Data { zone, .. } | End::Referral { zone, .. } => Some(zone),
         _ => None,
     };
+    let mut room = query.answer_octets_max().saturating_sub(answer.size);
+    for set in useful(query, walk) {
+        let octets: usize = set.iter().map(|rr| rr.owner.wire().len() + 10 + rr.rdata.len()).sum();
+        if octets <= room && !set.iter().all(|rr| additional.contains(rr)) {
+            problems.push(format!("additional missing: {}", set[0]));
+            room -= octets;
+        }
+    }
     for rr in additional {
-        let set = zone.and_then(|zone| match rr.covered() {
-            Some(covered) => zone.signatures(&rr.owner, covered),
-            None => zone.set(&rr.owner, rr.rtype),
-        });
-        // From a wildcard, even an occluded one: Knot and NSD make glue of it, BIND does not, and
-        // RFC 4592 is silent about additional data.
-        let is_expanded = || zone.is_some_and(|zone| zone.wildcard_of(&rr.owner).is_some());
-        if !set.is_some_and(|set| set.contains(rr)) && !is_expanded() {
+        let known = |owner: &Name| {
+            let set = zone.and_then(|zone| match rr.covered() {
+                Some(covered) => zone.signatures(owner, covered),
+                None => zone.set(owner, rr.rtype),
+            });
+            set.is_some_and(|set| set.contains(&Rr { owner: owner.clone(), ..rr.clone() }))
+        };
+        let is_expanded = || {
+            let wildcard = zone.and_then(|zone| expanded_from(zone, &rr.owner, query, walk));
+            wildcard.is_some_and(|wildcard| known(&wildcard))
+        };
+        if !known(&rr.owner) && !is_expanded() {
             problems.push(format!("additional unknown: {rr}"));
         }
     }
+}
+
+/// The wildcard that may give `owner` additional records. None does at or below a cut (RFC 4592
+/// 4.2 makes records for the zone's own names only), nor in a signed answer without the proof that
+/// RFC 9460 4.3 asks for: only the one for the answer itself is there.
+fn expanded_from(zone: &ZoneTruth, owner: &Name, query: &Query, walk: &Walk<'_>) -> Option<Name> {
+    let is_answer = matches!(&walk.end, End::Data { name, .. } if name == owner);
+    if zone.cut_of(owner).is_some() || query.dnssec_ok() && zone.is_signed() && !is_answer {
+        return None;
+    }
+    zone.wildcard_of(owner)
+}
+
+/// RRsets, with their signatures if asked for, that Pharos adds while there is room: addresses of
+/// the targets that the zone holds under their own names, and for SVCB and HTTPS the RRset of the
+/// same type there (RFC 1034 4.3.2 step 6, RFC 9460 4.1).
+pub fn useful(query: &Query, walk: &Walk<'_>) -> Vec<Vec<Rr>> {
+    let End::Data { zone, name, source } = &walk.end else { return Vec::new() };
+    let (name_at, is_service) = match query.qtype {
+        rtype::NS => (0, false),
+        rtype::MX => (2, false),
+        rtype::SRV => (6, false),
+        rtype::SVCB | rtype::HTTPS => (2, true),
+        _ => return Vec::new(),
+    };
+    let mut targets = BTreeSet::new();
+    for rr in zone.set(source, query.qtype).into_iter().flatten() {
+        let Some((target, _)) = wire::name_in(&rr.rdata, name_at) else { continue };
+        match is_service && target.is_root() {
+            // RFC 9460 2.5.1: not available; 2.5.2: the owner.
+            true if rr.rdata.starts_with(&[0, 0]) => {}
+            true => drop(targets.insert(name.clone())),
+            false => drop(targets.insert(target.lower())),
+        }
+    }
+    let is_ours =
+        |target: &Name| target.is_at_or_below(&zone.origin) && zone.cut_of(target).is_none();
+    let mut sets = Vec::new();
+    for target in targets.iter().filter(|target| is_ours(target)) {
+        for rtype in [rtype::A, rtype::AAAA, query.qtype] {
+            let is_answer = rtype == query.qtype && (!is_service || target == source);
+            let set = with_signatures(zone, target, rtype, query.dnssec_ok());
+            if !is_answer && !set.is_empty() {
+                sets.push(set);
+            }
+        }
+    }
+    sets
 }
 
 /// Address records of the cut's servers that live at or below the cut.

@@ -65,11 +65,22 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         name: "additional-optional",
-        clause: "RFC 1034 4.3.2 step 6, RFC 9471 3.2",
-        why: "anything but glue below the cut is a courtesy; Knot even adds NSEC for SVCB targets",
+        clause: "RFC 1034 4.3.2 step 6, RFC 9460 4.1, RFC 9471 3.2",
+        why: "anything but glue below the cut is a courtesy; what ours must hold is checked apart",
         accepts: |case, atom| {
-            let is_theirs = matches!(atom, Atom::OnlyTheirs { section: Section::Additional, .. });
-            (is_theirs || is_address(atom)) && !is_required_glue(case, atom)
+            let is_help = is_additional(atom, &[rtype::A, rtype::AAAA])
+                || is_service(case) && is_additional(atom, &[case.query.qtype]);
+            is_help && !is_required_glue(case, atom)
+        },
+    },
+    Rule {
+        name: "service-proofs",
+        clause: "RFC 9460 4.1, 4.3",
+        why: "proofs for the targets of SVCB are a SHOULD and Knot adds them; ours leaves out what needs one",
+        accepts: |case, atom| {
+            is_service(case)
+                && matches!(atom, Atom::OnlyTheirs { .. })
+                && is_additional(atom, &[rtype::NSEC, rtype::NSEC3])
         },
     },
     Rule {
@@ -229,11 +240,15 @@ fn is_at_end(case: &Case<'_>, atom: &Atom) -> bool {
     record(atom).is_some_and(|(section, rr)| section == Section::Answer && rr.owner == *name)
 }
 
-fn is_address(atom: &Atom) -> bool {
+/// An additional record of one of `types`, or a signature over one.
+fn is_additional(atom: &Atom, types: &[u16]) -> bool {
     record(atom).is_some_and(|(section, rr)| {
-        let rtype = rr.covered().unwrap_or(rr.rtype);
-        section == Section::Additional && matches!(rtype, rtype::A | rtype::AAAA)
+        section == Section::Additional && types.contains(&rr.covered().unwrap_or(rr.rtype))
     })
+}
+
+fn is_service(case: &Case<'_>) -> bool {
+    matches!(case.query.qtype, rtype::SVCB | rtype::HTTPS)
 }
 
 fn is_required_glue(case: &Case<'_>, atom: &Atom) -> bool {

@@ -204,7 +204,8 @@ impl Case<'_> {
         self.check_additional(answer);
     }
 
-    /// Additional records are addresses of names in the other sections.
+    /// Additional records are addresses of names in the other sections, and
+    /// what a service leads to (RFC 9460, 4.1).
     fn check_additional(&self, answer: &Answer) {
         let [first, second, additional] = &answer.sections;
         let mut named = HashSet::new();
@@ -220,7 +221,10 @@ impl Case<'_> {
         }
         for record in additional {
             let is_address = matches!(record.rtype, rtype::A | rtype::AAAA | rtype::RRSIG);
-            self.that(is_address, "something else than an address among the additional records");
+            let is_service = matches!(record.rtype, rtype::SVCB | rtype::HTTPS)
+                && self.sent.question.as_ref().is_some_and(|sent| sent.qtype == record.rtype);
+            let is_help = is_address || is_service;
+            self.that(is_help, "something else than an address among the additional records");
             self.that(named.contains(&record.owner), "an address of a name that nobody named");
         }
     }

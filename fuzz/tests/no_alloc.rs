@@ -10,7 +10,7 @@ use authority::{Context, Scratch, Transport, respond};
 use fuzz::packet;
 use fuzz::server::{self, Server};
 use wire::name::from_text;
-use wire::rtype::{A, AAAA, ANY, DNAME, DS, MX, NS, RRSIG, SOA, SRV, TXT};
+use wire::rtype::{A, AAAA, ANY, DNAME, DS, HTTPS, MX, NS, RRSIG, SOA, SRV, SVCB, TXT};
 
 thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
@@ -47,7 +47,7 @@ fn count(work: impl FnOnce()) -> u64 {
 }
 
 /// Names and types, and what their answers are.
-const QUESTIONS: [(&str, u16, &str); 35] = [
+const QUESTIONS: [(&str, u16, &str); 40] = [
     ("www.rich.test", A, "plain"),
     ("rich.test", SOA, "plain at the apex"),
     ("rich.test", NS, "with addresses"),
@@ -71,6 +71,11 @@ const QUESTIONS: [(&str, u16, &str); 35] = [
     ("a.dn.rich.test", A, "DNAME"),
     ("a.d.loops.test", A, "DNAMEs in a ring"),
     ("a.dd.loops.test", DNAME, "DNAME that grows"),
+    ("w.far.loops.test", A, "DNAME with large signatures"),
+    ("cbroken.rich.test", A, "alias into a broken zone"),
+    ("svc-alias.rich.test", SVCB, "service that leads to another"),
+    ("a.svc-wild.rich.test", HTTPS, "service from a wildcard"),
+    ("rich.test", DS, "the child's side"),
     ("rich.test", ANY, "ANY"),
     ("www.nsec.test", RRSIG, "signatures"),
     ("nowhere.nsec.test", A, "NXDOMAIN with NSEC"),

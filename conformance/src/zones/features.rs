@@ -53,6 +53,7 @@ fn hosts(b: &mut Builder, world: &World) {
     b.add("svc", "SVCB", format!("1 {www} alpn=h2,h3 port=8443 ipv4hint=192.0.2.1"));
     b.add("svc", "HTTPS", "1 . alpn=h2");
     b.add("svc-alias", "HTTPS", format!("0 {www}"));
+    services(b);
     b.add("naptr", "NAPTR", format!("100 10 \"s\" \"SIP+D2U\" \"\" {www}"));
     b.add("naptr", "NAPTR", "100 20 \"u\" \"E2U+sip\" \"!^.*$!sip:info@example.com!\" .");
     b.add("ptr", "PTR", www.clone());
@@ -63,6 +64,30 @@ fn hosts(b: &mut Builder, world: &World) {
     let elsewhere = target(b, world);
     b.add("exchange", "MX", format!("5 {elsewhere}"));
     b.add("exchange", "MX", format!("6 {www}"));
+}
+
+/// RFC 9460: aliases of services, none, and targets that are the owner or made from a wildcard.
+fn services(b: &mut Builder) {
+    let (svc, alias) = (b.text_of("svc"), b.text_of("svc-alias"));
+    b.add("svc-alias", "SVCB", format!("0 {svc}"));
+    b.add("svc-twice", "HTTPS", format!("0 {alias}"));
+    b.add("svc-off", "HTTPS", "0 .");
+    b.add("svc-off", "A", "192.0.2.14");
+    b.add("svc-own", "SVCB", "1 . port=53");
+    let own = b.text_of("svc-own");
+    b.add("svc-own", "SVCB", format!("2 {own} port=853"));
+    b.add_addresses("svc-own");
+    let (expanded, cut, missing) = (b.text_of("x.wild"), b.text_of("ns.glue"), b.text_of("no.svc"));
+    b.add("svc-far", "HTTPS", format!("1 {expanded}"));
+    b.add("svc-far", "HTTPS", format!("2 {cut}"));
+    b.add("svc-far", "HTTPS", format!("3 {missing}"));
+    b.add("*.svc-wild", "HTTPS", "1 .");
+    b.add("*.svc-wild", "A", "192.0.2.15");
+    b.add("mx-wild", "MX", format!("10 {expanded}"));
+    // Below a cut there is nothing to make glue from.
+    let server = b.text_of("ns.wild-glue");
+    b.add("wild-glue", "NS", server);
+    b.add("*.wild-glue", "A", "192.0.2.16");
 }
 
 /// RFC 4592: several depths, an alias, an empty non-terminal below, asterisks in the middle.

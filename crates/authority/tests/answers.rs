@@ -202,6 +202,74 @@ fn names_that_exist() {
     check("ns1.example. ANY", "NOERROR aa\nan ns1.example. 3600 A 192.0.2.1");
 }
 
+/// RFC 9460, 4.1: addresses and records of the same type for the targets that
+/// the zone holds.
+#[test]
+fn services() {
+    let zone = "$ORIGIN t.\n$TTL 9\n@ SOA a b 1 2 3 4 5\n@ NS ns.x.\n\
+        svc SVCB 0 target\ntarget SVCB 1 host\ntarget A 192.0.2.1\nhost A 192.0.2.2\n\
+        web HTTPS 0 target\nbare SVCB 0 only\nonly SVCB 1 .\nown HTTPS 1 own\n\
+        own A 192.0.2.3\nring SVCB 0 ring\noff HTTPS 0 .\noff A 192.0.2.4\n\
+        on HTTPS 1 .\non A 192.0.2.5\non HTTPS 2 on\nout SVCB 1 in.cut\ncut NS ns.x.\nin.cut A 192.0.2.6\n";
+    let check = |query: &str, expected: &str| check(&[zone], query, expected);
+    check(
+        "svc.t. SVCB",
+        "NOERROR aa
+         an svc.t. 9 SVCB 0 target.t.
+         ad target.t. 9 A 192.0.2.1
+         ad target.t. 9 SVCB 1 host.t.",
+    );
+    // Only the type asked for leads on.
+    check("web.t. HTTPS", "NOERROR aa\nan web.t. 9 HTTPS 0 target.t.\nad target.t. 9 A 192.0.2.1");
+    check("bare.t. SVCB", "NOERROR aa\nan bare.t. 9 SVCB 0 only.t.\nad only.t. 9 SVCB 1 .");
+    // What the answer section holds is not sent again.
+    check("own.t. HTTPS", "NOERROR aa\nan own.t. 9 HTTPS 1 own.t.\nad own.t. 9 A 192.0.2.3");
+    check("ring.t. SVCB", "NOERROR aa\nan ring.t. 9 SVCB 0 ring.t.");
+    // RFC 9460, 2.5.1: there is no such service, so nobody needs its address.
+    check("off.t. HTTPS", "NOERROR aa\nan off.t. 9 HTTPS 0 .");
+    check(
+        "on.t. HTTPS",
+        "NOERROR aa\nan on.t. 9 HTTPS 1 .\nan on.t. 9 HTTPS 2 on.t.\nad on.t. 9 A 192.0.2.5",
+    );
+    // Somebody else is the authority below a cut.
+    check("out.t. SVCB", "NOERROR aa\nan out.t. 9 SVCB 1 in.cut.t.");
+}
+
+/// Addresses from a wildcard would need a proof beside their signature (RFC
+/// 9460, 4.3); they are a courtesy, so the asker is left to ask for them.
+#[test]
+fn signed_addresses_from_a_wildcard_are_left_out() {
+    let head = "$ORIGIN t.\n$TTL 9\n@ SOA a b 1 2 3 4 5\n@ NS ns.x.\n@ NSEC t. NS SOA NSEC\n";
+    let zone = [
+        head,
+        "m MX 1 x.w\nm MX 2 h\n*.w A 192.0.2.1\nh A 192.0.2.2\n",
+        "*.s HTTPS 1 .\n*.s A 192.0.2.3\n",
+        &signature("*.w", "A", 2, 30),
+        &signature("*.s", "A", 2, 30),
+        &signature("*.s", "HTTPS", 2, 30),
+        &signature("h", "A", 2, 30),
+    ]
+    .concat();
+    let plain = "ad h.t. 9 A 192.0.2.2";
+    check(
+        &[&zone],
+        "m.t. MX",
+        &format!(
+            "NOERROR aa\nan m.t. 9 MX 1 x.w.t.\nan m.t. 9 MX 2 h.t.\nad x.w.t. 9 A 192.0.2.1\n{plain}"
+        ),
+    );
+    check(
+        &[&zone],
+        "m.t. MX do",
+        &format!(
+            "NOERROR aa\nan m.t. 9 MX 1 x.w.t.\nan m.t. 9 MX 2 h.t.\n{plain}\nad h.t. 9 RRSIG A"
+        ),
+    );
+    // The proof for the answer is one for its addresses too.
+    let shown = show(&ask(&catalog(&[&zone]), "x.s.t. HTTPS do"));
+    assert!(shown.contains("au t. 9 NSEC") && shown.contains("ad x.s.t. 9 RRSIG A"), "{shown}");
+}
+
 #[test]
 fn names_that_do_not() {
     let check = |query: &str, expected: &str| check(&[ZONE], query, expected);

@@ -4,7 +4,7 @@ use wire::name::LABEL_LEN_MAX;
 use wire::{Name, rtype};
 
 use super::IMAGE_LEN_MAX;
-use super::render::{Rendering, SET_LEN_MAX, find_addresses};
+use super::render::{Rendering, SET_LEN_MAX, find_help};
 use super::tree::{NO_NODE, Tree, TreeNode, TreeSet};
 use crate::denial::{chain_of, decode_base32hex, order_key};
 use crate::hash::NameHasher;
@@ -135,31 +135,38 @@ impl Layout {
         for fixup in &rendering.fixups {
             self.octets.extend(fixup.to_le_bytes());
         }
+        // RFC 9460, 2.5.2: "." stands for the owner itself.
+        let is_service = matches!(set.rtype, rtype::SVCB | rtype::HTTPS);
+        let names_owner = is_service && rendering.targets.iter().any(|(_, name)| *name == [0]);
         let mut count = 0;
-        for (target_at, target) in &rendering.targets {
-            count += u16::from(self.push_additional(tree, node, set, *target_at, target));
+        for (at, target) in &rendering.targets {
+            count += u16::from(self.push_additional(tree, node, set, names_owner, *at, target));
         }
         self.set_u16(head + 10, count);
         self.rendering = rendering;
     }
 
-    /// Notes that the addresses of `target` go with `set`, if they do.
+    /// Notes that the records of `target` go with `set`, if they do.
     fn push_additional(
         &mut self,
         tree: &Tree,
         node: &TreeNode,
         set: &TreeSet,
+        names_owner: bool,
         target_at: u16,
         target: &[u8],
     ) -> bool {
-        // RFC 9460, 2.5: "." stands for the owner itself.
-        let is_owner = target == [0] && matches!(set.rtype, rtype::SVCB | rtype::HTTPS);
+        let is_owner = names_owner && target == [0];
         let relative = match is_owner {
             true => Some(tree.relative(node)),
             false => Name::from_trusted(target).strip_suffix(Name::from_trusted(&tree.origin)),
         };
         let Some(relative) = relative else { return false };
-        let Some(found) = find_addresses(tree, relative) else { return false };
+        let Some(found) = find_help(tree, relative, set.rtype) else { return false };
+        // "." brings the owner's own records already.
+        if names_owner && !is_owner && std::ptr::eq(&tree.nodes[found], node) {
+            return false;
+        }
         let is_glue = tree.nodes[found].flags & (NODE_BELOW_CUT | NODE_CUT) != 0;
         let why = match set.rtype {
             rtype::NS if node.flags & NODE_CUT != 0 && is_glue => {

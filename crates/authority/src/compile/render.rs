@@ -57,6 +57,12 @@ fn target_at(rtype: u16) -> Option<usize> {
     }
 }
 
+/// True for a record that says there is no such service: an alias to nowhere
+/// (RFC 9460, 2.5.1).
+fn is_unavailable(rtype: u16, rdata: &[u8]) -> bool {
+    matches!(rtype, rtype::SVCB | rtype::HTTPS) && rdata.starts_with(&[0, 0, 0])
+}
+
 impl Rendering {
     /// Renders `set`. False if it is too large for any message.
     pub fn render(&mut self, tree: &Tree, set: &TreeSet, records: &RecordSet) -> bool {
@@ -86,7 +92,9 @@ impl Rendering {
         let len_at = self.octets.len();
         self.octets.extend([0, 0]);
         let data_at = self.octets.len();
-        if let Some(at) = target_at(rtype) {
+        if let Some(at) = target_at(rtype)
+            && !is_unavailable(rtype, rdata)
+        {
             self.note_target(data_at + at, &rdata[at..]);
         }
         match names_at(rtype) {
@@ -175,6 +183,15 @@ fn suffix_start(name: &[u8], suffix: &[u8]) -> Option<usize> {
 /// The node whose addresses `relative` has.
 pub(super) fn find_addresses(tree: &Tree, relative: &[u8]) -> Option<usize> {
     find_any(tree, relative, &[rtype::A, rtype::AAAA])
+}
+
+/// The node whose records help who got records of `rtype` with the target
+/// `relative`: addresses, and for a service what it leads to (RFC 9460, 4.1).
+pub(super) fn find_help(tree: &Tree, relative: &[u8], rtype: u16) -> Option<usize> {
+    match rtype {
+        rtype::SVCB | rtype::HTTPS => find_any(tree, relative, &[rtype::A, rtype::AAAA, rtype]),
+        _ => find_addresses(tree, relative),
+    }
 }
 
 /// The node that gives `relative` records of any of `types`: its own or that of

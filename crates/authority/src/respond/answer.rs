@@ -456,10 +456,13 @@ impl<'a, 'b> Answer<'a, 'b> {
     #[inline]
     fn put_additionals(&mut self, found: &Found<'a>, set: Set<'a>, start: usize) {
         let signed = self.query.wants_dnssec();
+        let is_service = matches!(self.query.qtype, rtype::SVCB | rtype::HTTPS);
         for additional in set.additionals() {
             let node = found.image.node(additional.node);
             let owner = match additional.target_at {
                 0 => Some(Owner::At(found.name_at())),
+                // A proof would have to go with them (RFC 9460, 4.3).
+                _ if signed && is_wildcard(node) && found.image.is_signed() => None,
                 at => owner_of(start + at, node),
             };
             let Some(owner) = owner else { continue };
@@ -467,6 +470,21 @@ impl<'a, 'b> Answer<'a, 'b> {
                 let block = addresses.block(signed);
                 self.reply.put(Section::Additional, &block, owner, found.apex_at, None);
             }
+            if is_service {
+                self.put_service(found, set, node, owner);
+            }
+        }
+    }
+
+    /// The records of a service that another one leads to (RFC 9460, 4.1),
+    /// unless they are the answer.
+    #[cold]
+    fn put_service(&mut self, found: &Found<'a>, set: Set<'a>, node: Node<'a>, owner: Owner<'a>) {
+        if let Some(service) = node.set(self.query.qtype)
+            && !service.is_same(set)
+        {
+            let block = service.block(self.query.wants_dnssec());
+            self.reply.put(Section::Additional, &block, owner, found.apex_at, None);
         }
     }
 
@@ -542,7 +560,11 @@ fn owner_of(at: usize, node: Node<'_>) -> Option<Owner<'_>> {
     if at <= POINTER_MAX {
         return Some(Owner::At(at));
     }
-    (!node.relative().starts_with(b"\x01*")).then(|| Owner::Below(node.relative()))
+    (!is_wildcard(node)).then(|| Owner::Below(node.relative()))
+}
+
+fn is_wildcard(node: Node<'_>) -> bool {
+    node.relative().starts_with(b"\x01*")
 }
 
 /// What comes after a look at a name.
