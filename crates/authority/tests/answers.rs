@@ -644,12 +644,14 @@ fn problems_of_whole_zones() {
     check(&format!("{head}@ CNAME z\n"), false, "other data beside the CNAME record at e.");
     check(&format!("{head}x DNAME y\nx DNAME z\n"), false, "a second DNAME");
     check(&format!("{head}x DNAME y\na.b.x A 10.0.0.1\n"), false, "lies below a DNAME record");
+    check(&format!("{head}x NS ns.test.\nx DNAME y\n"), false, "an NS record beside the DNAME");
     check(&format!("{head}x.test. A 10.0.0.1\n"), true, "x.test. is outside the zone e.");
     check(&format!("{head}x 5 A 10.0.0.1\nx 9 A 10.0.0.2\n"), true, "TTL 9 differs from the TTL 5");
     check(&format!("{head}*.x NS ns.test.\n"), true, "at the wildcard *.x.e. delegates nothing");
     check(&format!("{head}x NS ns.x\n"), true, "the name server ns.x.e. has no address");
     check(&format!("{head}x NS ns.x\n*.x A 10.0.0.1\n"), true, "the name server ns.x.e. has no");
     check(&format!("{head}@ NS ns\n"), true, "the name server ns.e. has no address");
+    check(&format!("{head}@ DNAME y.test.\n"), true, "");
     let (_, problems) = compile(&format!("{head}x A 10.0.0.1\nX A 10.0.0.1\n"));
     assert!(problems.is_empty(), "a record twice is one record: {problems}");
 }

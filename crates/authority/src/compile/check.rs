@@ -50,11 +50,7 @@ fn check_node(tree: &Tree, index: usize, records: &RecordSet, problems: &mut Pro
         let members = tree.records_of(set);
         match set.rtype {
             rtype::CNAME => check_alias(tree, node, records, problems),
-            rtype::DNAME if members.len() > 1 => problems.error(
-                records.get(members[1] as usize).at,
-                format!("a second DNAME record at {}", tree.display(node)),
-                "one DNAME record at a name (RFC 6672, 2.4)",
-            ),
+            rtype::DNAME => check_redirect(tree, node, members, records, problems),
             rtype::NS if tree.relative(node).starts_with(b"\x01*") => problems.warning(
                 tree.place(set, records),
                 format!("an NS record at the wildcard {} delegates nothing", tree.display(node)),
@@ -80,6 +76,31 @@ fn check_node(tree: &Tree, index: usize, records: &RecordSet, problems: &mut Pro
 /// The first record set of a node or, if it is empty, of what lies below it.
 fn first_set_at_or_below(tree: &Tree, index: usize) -> Option<&super::tree::TreeSet> {
     tree.nodes[index..].iter().find_map(|node| tree.sets_of(node).first())
+}
+
+fn check_redirect(
+    tree: &Tree,
+    node: &TreeNode,
+    members: &[u32],
+    records: &RecordSet,
+    problems: &mut Problems,
+) {
+    if members.len() > 1 {
+        problems.error(
+            records.get(members[1] as usize).at,
+            format!("a second DNAME record at {}", tree.display(node)),
+            "one DNAME record at a name (RFC 6672, 2.4)",
+        );
+    }
+    if node.parent != NO_NODE
+        && let Some(servers) = tree.set(node, rtype::NS)
+    {
+        problems.error(
+            tree.place(servers, records),
+            format!("an NS record beside the DNAME record at {}", tree.display(node)),
+            "either of both at a name below the top of the zone (RFC 6672, 2.3)",
+        );
+    }
 }
 
 fn check_alias(tree: &Tree, node: &TreeNode, records: &RecordSet, problems: &mut Problems) {

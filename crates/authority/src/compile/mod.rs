@@ -13,6 +13,7 @@
 //! | no SOA, more than one SOA, no NS at the top | error |
 //! | CNAME beside other data, two CNAMEs or DNAMEs at a name | error |
 //! | data below a DNAME (RFC 6672, 2.4) | error |
+//! | NS beside a DNAME, but for the top (RFC 6672, 2.3) | error |
 //! | a record set that fits no message | error |
 //! | a record outside the zone | warning; the record is left out |
 //! | different TTLs in a record set (RFC 2181, 5.2) | warning; the lowest counts |
