@@ -20,9 +20,11 @@ enum Want {
     /// As if nothing odd had been there: NOERROR with AA.
     Ordinary,
     Rcode(u16),
+    /// The code, and an OPT record beside it.
+    WithOpt(u16),
     Silence,
 }
-use Want::{Ordinary, Rcode, Silence};
+use Want::{Ordinary, Rcode, Silence, WithOpt};
 
 const FORMERR: Want = Rcode(1);
 const NOTIMP: Want = Rcode(4);
@@ -80,6 +82,7 @@ fn is_wanted(want: Want, reply: &Reply) -> bool {
     match (want, reply) {
         (Silence, Reply::Silence) => true,
         (Rcode(rcode), Reply::Answer(answer)) => answer.rcode == rcode,
+        (WithOpt(rcode), Reply::Answer(answer)) => answer.rcode == rcode && !answer.opts.is_empty(),
         (Ordinary, Reply::Answer(answer)) => answer.rcode == 0 && answer.aa(),
         _ => false,
     }
@@ -225,6 +228,10 @@ fn headers(origin: &Name) -> Vec<Odd> {
     ];
     for (opcode, name, clause) in opcodes {
         odds.push(odd(name, flagged(opcode << 11), &[NOTIMP], clause));
+        let mut octets = with_edns(origin);
+        octets[2..4].copy_from_slice(&(opcode << 11).to_be_bytes());
+        let name = format!("{name} with EDNS");
+        odds.push(odd(name, octets, &[WithOpt(4)], "RFC 6891 6.1.1: OPT for OPT"));
     }
     let mut empty = flagged(0x2800);
     empty.truncate(12);

@@ -350,10 +350,41 @@ impl Sent {
         let form = Form::Unsure;
         let (id, flags) = (word(0)?, word(2)?);
         let mut sent = Sent { id, flags, counts, form, question: None, opt: None };
-        if sent.flags & (QR | 0x7800) == 0 {
-            sent.form = sent.read_body(packet);
+        if sent.flags & QR == 0 {
+            let is_query = sent.flags & 0x7800 == 0;
+            sent.form = if is_query { sent.read_body(packet) } else { sent.read_other(packet) };
         }
         Some(sent)
+    }
+
+    /// Another operation: only its OPT record counts.
+    fn read_other(&mut self, packet: &[u8]) -> Form {
+        let mut at = 12;
+        for _ in 0..self.counts[0] {
+            let Some((end, _)) = skip_labels(packet, at) else { return Form::Bad };
+            if end - at > 255 {
+                return Form::Unsure;
+            }
+            at = end + 4;
+        }
+        let others = usize::from(self.counts[1]) + usize::from(self.counts[2]);
+        let Some((end, others_form)) = self.read_records(packet, at, others) else {
+            return Form::Bad;
+        };
+        if self.opt.take().is_some() {
+            return Form::Bad;
+        }
+        let additionals = usize::from(self.counts[3]);
+        match self.read_records(packet, end, additionals) {
+            Some((end, form)) if end == packet.len() => {
+                if others_form == Form::Good {
+                    form
+                } else {
+                    others_form
+                }
+            }
+            _ => Form::Bad,
+        }
     }
 
     fn read_body(&mut self, packet: &[u8]) -> Form {
@@ -380,20 +411,36 @@ impl Sent {
         if self.counts[1] > 0 || self.counts[2] > 0 && !is_ixfr {
             return Form::Bad;
         }
+        let records = usize::from(self.counts[2]) + usize::from(self.counts[3]);
+        match self.read_records(packet, at, records) {
+            Some((end, form)) if end == packet.len() => form,
+            _ => Form::Bad,
+        }
+    }
+
+    /// Reads records from `at` on and takes the OPT record among them; where
+    /// they end and how sure that is, or `None` if it is certain that they are
+    /// none.
+    fn read_records(
+        &mut self,
+        packet: &[u8],
+        mut at: usize,
+        count: usize,
+    ) -> Option<(usize, Form)> {
         let mut form = Form::Good;
-        for _ in 0..usize::from(self.counts[2]) + usize::from(self.counts[3]) {
+        for _ in 0..count {
             let start = at;
-            let Some((fixed, ends)) = skip_labels(packet, at) else { return Form::Bad };
+            let (fixed, ends) = skip_labels(packet, at)?;
             if fixed - start > 255 {
                 form = Form::Unsure;
             }
-            let Some(head) = packet.get(fixed..fixed + 10) else { return Form::Bad };
+            let head = packet.get(fixed..fixed + 10)?;
             let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
             let end = fixed + 10 + usize::from(word(8));
-            let Some(data) = packet.get(fixed + 10..end) else { return Form::Bad };
+            let data = packet.get(fixed + 10..end)?;
             if word(0) == rtype::OPT {
                 if self.opt.is_some() || fixed != start + 1 || ends != Ends::Root {
-                    return Form::Bad;
+                    return None;
                 }
                 let options = packet::options(data).ok();
                 let (payload, payload_at) = (word(2), fixed + 2);
@@ -402,7 +449,7 @@ impl Sent {
             }
             at = end;
         }
-        if at == packet.len() { form } else { Form::Bad }
+        Some((at, form))
     }
 
     fn qclass(&self) -> Option<u16> {

@@ -93,7 +93,7 @@ fn read_options(mut data: &[u8], edns: &mut Edns) -> Option<()> {
 
 /// Skips a name that may be compressed; says if it is the root and where it
 /// ends. Pointers are not followed: nobody here reads the name.
-fn skip_name(message: &[u8], mut at: usize) -> Option<(bool, usize)> {
+pub(crate) fn skip_name(message: &[u8], mut at: usize) -> Option<(bool, usize)> {
     let start = at;
     loop {
         match *message.get(at)? {

@@ -122,6 +122,25 @@ impl Default for Query {
     }
 }
 
+/// The EDNS of a message of another operation, so that the refusal carries an
+/// OPT record as well (RFC 6891, 6.1.1). The other sections are only skipped;
+/// `None` also for a message that does not have their form.
+#[cold]
+fn read_other(
+    message: &[u8],
+    [questions, answers, authorities, additionals]: [u16; 4],
+) -> Option<Edns> {
+    let mut at = HEADER_LEN;
+    for _ in 0..questions {
+        at = edns::skip_name(message, at)?.1 + 4;
+    }
+    let (mut misplaced, mut edns) = (None, None);
+    let records = answers as usize + authorities as usize;
+    at = edns::read_records(message, at, records, &mut misplaced)?;
+    at = edns::read_records(message, at, additionals as usize, &mut edns)?;
+    edns.filter(|_| misplaced.is_none() && at == message.len())
+}
+
 impl Query {
     /// Reads `message`. After [`Verdict::Answer`] all fields are those of its
     /// question; after [`Verdict::Reply`] those that could be read.
@@ -138,10 +157,11 @@ impl Query {
         if self.flags.has(Flags::QR) {
             return Verdict::Drop(DropReason::IsAnswer);
         }
+        let (questions, answers, authorities, additionals) = (word(4), word(6), word(8), word(10));
         if self.flags.opcode() != opcode::QUERY {
+            self.edns = read_other(message, [questions, answers, authorities, additionals]);
             return Verdict::Reply(Rcode::NotImp);
         }
-        let (questions, answers, authorities, additionals) = (word(4), word(6), word(8), word(10));
         // RFC 9619: a QUERY has one question. RFC 7873, 5.4 allows none, to
         // fetch a cookie; that is decided once the options are known.
         if questions > 1 {
@@ -362,8 +382,36 @@ mod tests {
         let mut update = message([1, 0, 0, 0], QUESTION);
         update[2] |= opcode::UPDATE << 3;
         check(&update, reply(Rcode::NotImp));
+        assert!(check(&update, reply(Rcode::NotImp)).edns.is_none());
         let version_1 = b"\0\x00\x29\x04\xd0\x00\x01\x00\x00\x00\x00";
         check(&message([1, 0, 0, 1], &[QUESTION, version_1].concat()), reply(Rcode::BadVers));
+    }
+
+    /// RFC 6891, 6.1.1: who sent an OPT record gets one, whatever it asked.
+    #[test]
+    fn other_operations_have_edns_too() {
+        let record = b"\x01x\0\0\x01\0\x01\0\0\0\0\0\x04\xc0\0\x02\x01";
+        let payload = |counts: [u16; 4], rest: &[&[u8]]| {
+            let mut other = message(counts, &rest.concat());
+            other[2] |= opcode::UPDATE << 3;
+            let query = check(&other, Verdict::Reply(Rcode::NotImp));
+            assert_eq!(query.question_end(), HEADER_LEN);
+            query.edns.map(|edns| edns.payload)
+        };
+        assert_eq!(payload([1, 0, 0, 1], &[QUESTION, OPT]), Some(1232));
+        assert_eq!(payload([0, 0, 0, 1], &[OPT]), Some(1232));
+        assert_eq!(
+            payload([1, 2, 1, 2], &[QUESTION, record, record, record, OPT, record]),
+            Some(1232)
+        );
+        // Without their form there is nothing to find.
+        assert_eq!(payload([1, 0, 0, 0], &[QUESTION]), None);
+        assert_eq!(payload([1, 0, 0, 1], &[QUESTION, OPT, b"x"]), None);
+        assert_eq!(payload([1, 0, 1, 0], &[QUESTION, OPT]), None);
+        assert_eq!(payload([1, 0, 1, 1], &[QUESTION, OPT, OPT]), None);
+        assert_eq!(payload([1, 0, 0, 2], &[QUESTION, OPT, OPT]), None);
+        assert_eq!(payload([0xffff, 0xffff, 0xffff, 0xffff], &[QUESTION, OPT]), None);
+        assert_eq!(payload([2, 0, 0, 0], &[&QUESTION[..QUESTION.len() - 2]]), None);
     }
 
     #[test]
