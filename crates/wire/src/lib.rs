@@ -1,6 +1,7 @@
 //! The DNS fast path: a question read from untrusted bytes, an answer written
-//! into a caller's buffer. Nothing here allocates, blocks or knows a zone.
-//! Everything else about DNS data comes from the `domain` crate.
+//! into a caller's buffer. Nothing here blocks or knows a zone, and nothing on
+//! the way from question to answer allocates. What a zone file may contain is
+//! known to `authority`.
 #![forbid(unsafe_code)]
 
 pub mod code;
