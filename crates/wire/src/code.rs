@@ -27,25 +27,17 @@ pub mod rtype {
     pub const MAILB: u16 = 253;
     pub const MAILA: u16 = 254;
     pub const ANY: u16 = 255;
-
-    /// True for types that only ever stand in questions or in the additional
-    /// section, never in a zone (RFC 6895, 3.1: 0, OPT and the range 128-255).
-    pub fn is_meta(rtype: u16) -> bool {
-        rtype == 0 || rtype == OPT || (128..=255).contains(&rtype)
-    }
 }
 
 /// Classes.
 pub mod class {
     pub const IN: u16 = 1;
     pub const CH: u16 = 3;
-    pub const ANY: u16 = 255;
 }
 
 /// Operation codes.
 pub mod opcode {
     pub const QUERY: u8 = 0;
-    pub const NOTIFY: u8 = 4;
     pub const UPDATE: u8 = 5;
 }
 

@@ -168,8 +168,11 @@ impl<'a> Iterator for Labels<'a> {
 pub fn from_text(text: &str) -> Result<Vec<u8>, NameError> {
     let mut wire = Vec::with_capacity(text.len() + 2);
     let mut octets = text.bytes().peekable();
-    if text == "." {
-        return Ok(vec![0]);
+    match text {
+        "." => return Ok(vec![0]),
+        // Nothing written is a slip more often than it is the root.
+        "" => return Err(NameError::BadLabel),
+        _ => {}
     }
     while octets.peek().is_some() {
         let len_at = wire.len();
@@ -307,7 +310,7 @@ mod tests {
         }
         assert_eq!(from_text("www.example").as_deref(), Ok(&b"\x03www\x07example\0"[..]));
         for bad in ["a..b", "", "\\", "\\25", "\\999", &"x".repeat(64), &"x.".repeat(128)] {
-            assert!(from_text(bad).is_err() || bad.is_empty(), "{bad}");
+            assert!(from_text(bad).is_err(), "{bad}");
         }
     }
 }
