@@ -33,7 +33,7 @@ pub fn check(query: &Query, ours: &Reply, truth: &Truth) -> Vec<String> {
         problems.extend(broken);
     } else if answer.rcode != 5 || answer.aa() || answer.sections.iter().any(|all| !all.is_empty())
     {
-        // No zone here has another class, and `*` cannot be answered with authority (RFC 1034 6.2.2).
+        // No zone here has another class, and `*` cannot be answered with authority (RFC 1035 6.2).
         problems.push("class: not simply refused".to_owned());
     }
     problems

@@ -164,12 +164,17 @@ fn counts(origin: &Name) -> Vec<Odd> {
     let mut tsig = b"\x03key\0\0\xfa\0\xff\0\0\0\0\0\x1d\x0bhmac-sha256\0".to_vec();
     tsig.extend_from_slice(&[0; 16]);
     vec![
-        odd("QDCOUNT 0", vec![0x12, 0x34, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], &[FORMERR], "RFC 9619 4"),
+        odd(
+            "QDCOUNT 0",
+            vec![0x12, 0x34, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+            &[FORMERR],
+            "RFC 7873 5.4: only a cookie comes without a question",
+        ),
         odd(
             "QDCOUNT 0, a question follows",
             bent(origin, [0, 0, 0, 0], b""),
             &[FORMERR],
-            "RFC 9619 4",
+            "RFC 7873 5.4: only a cookie comes without a question",
         ),
         odd("QDCOUNT 2", bent(origin, [2, 0, 0, 0], &question), &[FORMERR], "RFC 9619 4"),
         odd(
@@ -214,7 +219,7 @@ fn headers(origin: &Name) -> Vec<Odd> {
         odd("AA set", flagged(0x0400), &[Ordinary], "RFC 1035 4.1.1: AA has meaning in responses"),
         odd("TC set", flagged(0x0200), &[Ordinary, FORMERR], "RFC 1035 4.1.1"),
         odd("RA set", flagged(0x0080), &[Ordinary], "RFC 1035 4.1.1: RA has meaning in responses"),
-        odd("Z set", flagged(0x0040), &[Ordinary], "RFC 6895 2.1: a query with Z must be answered"),
+        odd("Z set", flagged(0x0040), &[Ordinary], "RFC 6895 2.1: known servers ignore Z"),
         odd("RCODE 5 in the query", flagged(0x0005), &[Ordinary, FORMERR], "RFC 6895 2.3"),
     ];
     let opcodes: [(u16, &str, &str); 7] = [
@@ -287,7 +292,7 @@ fn edns(origin: &Name) -> Vec<Odd> {
             &[Ordinary],
             "RFC 7873 5.2.3",
         ),
-        odd("NSID", one(opt(b"\0", 0, 0, b"\0\x03\0\0")), &[Ordinary], "RFC 5001 2.1"),
+        odd("NSID", one(opt(b"\0", 0, 0, b"\0\x03\0\0")), &[Ordinary], "RFC 5001 2.2"),
         odd("padding", one(opt(b"\0", 0, 0, b"\0\x0c\0\x04\0\0\0\0")), &[Ordinary], "RFC 7830 3"),
     ]
 }
@@ -352,7 +357,7 @@ fn types(origin: &Name) -> Vec<Odd> {
         ),
         odd("id.server CH TXT", chaos(b"\x02id\x06server\0"), &[Rcode(0), REFUSED], "RFC 4892"),
         odd("www CH A", with_question(b"\x03www\0", 1, 3), &[REFUSED], "RFC 4892"),
-        odd("class ANY", asked(6, 255), &[FORMERR, REFUSED, Rcode(0)], "RFC 1034 6.2.2"),
+        odd("class ANY", asked(6, 255), &[FORMERR, REFUSED, Rcode(0)], "RFC 1035 3.2.5"),
     ]
 }
 

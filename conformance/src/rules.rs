@@ -199,13 +199,13 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         name: "svcb-case-nsd",
-        clause: "RFC 4343 3, RFC 4034 6.2",
+        clause: "RFC 4343 4.1, RFC 4034 6.2",
         why: "NSD writes the target of SVCB and HTTPS in the case of another name; ours keeps the zone's",
         accepts: svcb_case,
     },
     Rule {
         name: "class-any",
-        clause: "RFC 1034 3.7.1, 6.2.2",
+        clause: "RFC 1035 3.2.5, 6.2",
         why: "QCLASS * is hardly defined: we refuse, BIND says FORMERR, Knot answers as IN, NSD without AA",
         accepts: |case, _| case.query.qclass == rtype::CLASS_ANY && case.ours.rcode == 5,
     },

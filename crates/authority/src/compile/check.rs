@@ -112,7 +112,7 @@ fn check_alias(tree: &Tree, node: &TreeNode, records: &RecordSet, problems: &mut
                 format!("a second CNAME record at {}", tree.display(node)),
                 "one CNAME record at a name (RFC 2181, 10.1)",
             ),
-            // RFC 4034, 2.5 and 4: these may stand beside an alias; so may KEY.
+            // RFC 4035, 2.5: this may stand beside an alias; so may KEY.
             rtype::CNAME | rtype::NSEC | 25 => {}
             _ => problems.error(
                 tree.place(set, records),
