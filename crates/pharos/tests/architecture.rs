@@ -21,7 +21,7 @@ const PURE: [&str; 3] = ["base", "wire", "authority"];
 /// What a pure crate must not have in its tree.
 const IMPURE: [&str; 8] = ["tokio", "mio", "socket2", "async-std", "smol", "hyper", "axum", "libc"];
 /// Reached by pure crates through others, where they do no I/O: `libc` comes
-/// with CPU feature detection and randomness, which they do not call.
+/// with the detection of CPU features, on some processors.
 const EXCUSED: [(&str, &str); 1] = [("authority", "libc")];
 
 fn metadata() -> Value {
