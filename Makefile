@@ -49,9 +49,10 @@ bench-authority: build
 bench-reload: build
 	$(CARGO) run --release --locked -p bench -- reload --pharos $(PHAROS)
 
+# With large pages, as the server has them.
 bench-answers:
 	scripts/need bench
-	$(CARGO) run --release --locked -p bench -- answers
+	GLIBC_TUNABLES=glibc.malloc.hugetlb=1 $(CARGO) run --release --locked -p bench -- answers
 
 bench-instructions:
 	scripts/need bench

@@ -55,7 +55,7 @@ pub fn run(args: &AnswersArgs) -> Result<()> {
     };
     println!("{:<12} {:>10} {:>10} {:>10}", "scenario", "median ns", "min ns", "max ns");
     for &scenario in scenarios {
-        let hasher = NameHasher::new([7; 16]);
+        let hasher = data::hasher();
         let zones = match scenario {
             Scenario::Million => data::many_names(&args.out, args.zones),
             _ => data::small_zones(&args.out)?,

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use authority::NameHasher;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +22,14 @@ use crate::stats::Random;
 const SEED: u64 = 0x7068_6172_6f73;
 /// Raise it when the generated zones change, so that old files are not used again.
 const DATA_FORMAT: u32 = 1;
+
+/// Keys as the system could draw them, the same in every run: keys with a pattern
+/// spread names worse than any server would.
+pub fn hasher() -> NameHasher {
+    let mut random = Random::new(SEED);
+    let words = [random.next(), random.next()].map(u64::to_le_bytes);
+    NameHasher::new(words.as_flattened().try_into().expect("16 octets"))
+}
 
 const HOSTS: usize = 1000;
 const SMALL: &str = "small.test";

@@ -16,6 +16,7 @@ use authority::zonefile::{self, NoIncludes};
 use authority::{Catalog, Change, Compiler, NameHasher, Problems, RecordSet};
 use clap::Args;
 
+use crate::data;
 use crate::queries::{EdnsMode, query_packet};
 
 /// Answers per measured run: enough for a count per answer without remainder
@@ -107,7 +108,7 @@ pub fn answer(shape: &str, count: u64) -> Result<()> {
     let Some((_, name, qtype, edns)) = SHAPES.into_iter().find(|known| known.0 == shape) else {
         bail!("no shape `{shape}`");
     };
-    let hasher = NameHasher::new([3; 16]);
+    let hasher = data::hasher();
     let catalog = catalog(hasher)?;
     let settings = Settings::default();
     let context = Context { catalog: &catalog, hasher: &hasher, settings: &settings, now_secs: 0 };
