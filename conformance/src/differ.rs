@@ -273,8 +273,14 @@ impl Run {
     /// asked for the rest, so that the rest is compared too.
     fn completed(&mut self, server: &Peer, query: &Query, reply: &Reply) -> Result<Reply> {
         let mut reply = reply.clone();
+        let mut asked = None;
         while let Reply::Answer(answer) = &mut reply {
             let Some((next, rule)) = unfollowed(query, answer, &self.truth) else { break };
+            // It said what it has to say about this name, such as a referral.
+            if asked.as_ref() == Some(&next) {
+                break;
+            }
+            asked = Some(next.clone());
             let rest = Query { name: next, tcp: true, ..query.clone() };
             let Reply::Answer(rest) = ask::ask(server.1, &[rest])?.remove(0) else { break };
             let rule = rules::index_of(rule);
