@@ -18,7 +18,7 @@ use authority::{Catalog, Change, Image, Position, Problems};
 
 use super::file::{FileOutcome, FileResult};
 use super::problems::Room;
-use super::{FileState, Load, ZoneDirectory};
+use super::{FileState, Load, Sums, ZoneDirectory};
 
 /// Which files were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +57,9 @@ impl<'m> Merge<'m> {
         scope: Scope,
     ) -> Self {
         let owners = HashMap::with_capacity(names.len());
+        if scope == Scope::All {
+            directory.contested.clear();
+        }
         Merge { directory, names, serving, scope, owners, load: Load::default() }
     }
 
@@ -125,10 +128,12 @@ impl<'m> Merge<'m> {
         let rank = |claim: Claim| (claim.is_weak, &self.names[claim.order]);
         match self.owners.entry(origin) {
             Entry::Vacant(place) => drop(place.insert(claim)),
-            Entry::Occupied(mut place) if rank(claim) < rank(*place.get()) => {
-                place.insert(claim);
+            Entry::Occupied(mut place) => {
+                self.directory.contested.insert(origin);
+                if rank(claim) < rank(*place.get()) {
+                    place.insert(claim);
+                }
             }
-            Entry::Occupied(_) => {}
         }
     }
 
@@ -267,6 +272,8 @@ impl<'m> Merge<'m> {
         match self.scope {
             Scope::All => {
                 states.sort_unstable_by_key(|state| state.name);
+                directory.sums = Sums::default();
+                states.iter().for_each(|state| directory.sums.add(state));
                 directory.files = states;
                 let files = &directory.files;
                 directory
@@ -275,8 +282,12 @@ impl<'m> Merge<'m> {
             }
             Scope::Some => {
                 for state in states {
+                    directory.sums.add(&state);
                     match directory.files.binary_search_by_key(&state.name, |file| file.name) {
-                        Ok(at) => directory.files[at] = state,
+                        Ok(at) => {
+                            directory.sums.subtract(&directory.files[at]);
+                            directory.files[at] = state;
+                        }
                         Err(at) => directory.files.insert(at, state),
                     }
                 }
@@ -286,15 +297,11 @@ impl<'m> Merge<'m> {
 
     fn finish(self) -> Load {
         let Merge { directory, mut load, .. } = self;
-        let mut problems = 0;
-        for file in &directory.files {
-            problems += file.problems as usize;
-            load.summary.bad += usize::from(file.is_bad);
-        }
         load.summary.files = directory.files.len();
+        load.summary.bad = directory.sums.bad;
         load.problems = directory.problems.list();
         let told: usize = load.problems.iter().map(|known| known.problems.count()).sum();
-        load.untold = problems.saturating_sub(told);
+        load.untold = directory.sums.problems.saturating_sub(told);
         load
     }
 

@@ -48,6 +48,10 @@ pub struct ZoneDirectory {
     names: RandomState,
     /// What is known of each file, in order of the hash of its name.
     files: Vec<FileState>,
+    /// Sums over `files`.
+    sums: Sums,
+    /// Zones that more than one file holds or held, by the hash of their names.
+    contested: HashSet<u64>,
     /// Files that zones include, and their stamps, by the hash of the zone
     /// file's name.
     includes: HashMap<u64, Vec<(PathBuf, u64)>>,
@@ -68,6 +72,26 @@ struct FileState {
     is_bad: bool,
     /// Its zone is taken from it, and not from another file that holds it too.
     is_source: bool,
+}
+
+/// Sums over files, kept as they change: a reload of one zone must not look at
+/// a million files.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    problems: usize,
+    bad: usize,
+}
+
+impl Sums {
+    fn add(&mut self, file: &FileState) {
+        self.problems += file.problems as usize;
+        self.bad += usize::from(file.is_bad);
+    }
+
+    fn subtract(&mut self, file: &FileState) {
+        self.problems -= file.problems as usize;
+        self.bad -= usize::from(file.is_bad);
+    }
 }
 
 /// What a load found.
@@ -111,6 +135,8 @@ impl ZoneDirectory {
             hasher,
             names: RandomState::new(),
             files: Vec::new(),
+            sums: Sums::default(),
+            contested: HashSet::new(),
             includes: HashMap::new(),
             problems: ProblemStore::default(),
         }
@@ -239,7 +265,10 @@ impl ZoneDirectory {
     /// held. Who gets it can only be decided among all of them.
     fn rivals_of(&self, results: &[FileResult]) -> io::Result<Vec<OsString>> {
         let mut origins: Vec<u64> =
-            results.iter().flat_map(|result| self.zones_of(result)).collect();
+            results.iter().flat_map(|result| self.zones_in_doubt(result)).collect();
+        if origins.is_empty() {
+            return Ok(Vec::new());
+        }
         origins.sort_unstable();
         let mut read: Vec<u64> = results.iter().map(|result| result.state.name).collect();
         read.sort_unstable();
@@ -257,14 +286,18 @@ impl ZoneDirectory {
         Ok(self.list()?.into_iter().filter(is_rival).collect())
     }
 
-    /// The zones that a file may hold, before it was read or now.
-    fn zones_of(&self, result: &FileResult) -> [u64; 3] {
+    /// The zones that a file holds or held and that another one may hold too:
+    /// not the one it held alone.
+    fn zones_in_doubt(&self, result: &FileResult) -> impl Iterator<Item = u64> {
         let before = self.known(result.state.name).map_or(0, |known| known.origin);
         let hash = |image: &Option<Image>| image.as_ref().map_or(0, Image::origin_hash);
-        match &result.outcome {
+        let zones = match &result.outcome {
             FileOutcome::Bad { named, guessed } => [before, hash(named), hash(guessed)],
             _ => [before, result.state.origin, 0],
-        }
+        };
+        let is_in_doubt =
+            move |zone: &u64| *zone != 0 && (*zone != before || self.contested.contains(zone));
+        zones.into_iter().filter(is_in_doubt)
     }
 
     /// Names of all zone files, in the order in which a disk reads them best.
