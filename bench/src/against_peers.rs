@@ -200,11 +200,11 @@ impl Bench {
             eprintln!("start {number} of {of} of {kind} with {} zones", zones.names.len());
             let mut server = Server::start(kind, &self.programs, zones)?;
             let took = server.wait_ready(probes, START_LIMIT)?.as_secs_f64();
-            let cpu = server.cpu()? - Default::default();
+            let cpu = server.cpu()?.since_start_secs();
             let memory = server.memory()?;
             eprintln!("{kind} answers after {}", human(took));
             seconds.push(took);
-            cpu_seconds.push(cpu.total_secs());
+            cpu_seconds.push(cpu);
             if seconds.len() < self.args.starts {
                 continue;
             }

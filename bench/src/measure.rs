@@ -39,6 +39,15 @@ pub struct CpuReading {
     kernel_ticks: u64,
 }
 
+impl CpuReading {
+    /// Since the process started, in ticks: the exact clocks of threads that have ended went
+    /// with them.
+    pub fn since_start_secs(&self) -> f64 {
+        let ticks = self.user_ticks + self.kernel_ticks;
+        ticks as f64 / rustix::param::clock_ticks_per_second() as f64
+    }
+}
+
 impl Sub for CpuReading {
     type Output = Cpu;
 
@@ -105,6 +114,19 @@ pub fn read_busy_secs(cores: &[usize]) -> Result<f64> {
     let ticks = cores.iter().map(|&core| parse_busy(&text, core));
     let ticks = ticks.sum::<Option<u64>>().context("/proc/stat lacks a core")?;
     Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// Datagrams that the UDP sockets of 127.0.0.1 at `port` had no room for: proc_net_udp in
+/// the kernel's networking documentation; the last column.
+pub fn dropped_at(port: u16) -> Result<u64> {
+    let text = fs::read_to_string("/proc/net/udp").context("cannot read /proc/net/udp")?;
+    Ok(parse_dropped(&text, port))
+}
+
+fn parse_dropped(text: &str, port: u16) -> u64 {
+    let address = format!("0100007F:{port:04X}");
+    let own = text.lines().filter(|line| line.split_whitespace().nth(1) == Some(&address));
+    own.filter_map(|line| line.split_whitespace().last()?.parse::<u64>().ok()).sum()
 }
 
 /// When the process started, in ticks after boot; tells it from a later one with its number.
@@ -186,6 +208,16 @@ mod tests {
         let text = "Rss:                 100 kB\nPss_Dirty:  7 kB\nPss:   12 kB\n";
         assert_eq!(parse_kib(text, "Pss:"), Some(12 * 1024));
         assert_eq!(parse_kib(text, "Swap:"), None);
+    }
+
+    #[test]
+    fn dropped_datagrams_of_a_port() {
+        let text = "  sl  local_address rem_address   st ... drops\n\
+            1: 0100007F:1234 00000000:0000 07 00000000:00000000 00:0 00000000 0 0 9 2 0 17\n\
+            2: 0100007F:1234 00000000:0000 07 00000000:00000000 00:0 00000000 0 0 9 2 0 3\n\
+            3: 0100007F:1235 00000000:0000 07 00000000:00000000 00:0 00000000 0 0 9 2 0 5\n";
+        assert_eq!(parse_dropped(text, 0x1234), 20);
+        assert_eq!(parse_dropped(text, 0x1236), 0);
     }
 
     #[test]

@@ -18,13 +18,14 @@ use crate::against_peers::{LOAD_CORE, start_probes, write_file};
 use crate::data::{self, ZoneSet};
 use crate::interrupt;
 use crate::machine::{Machine, date};
+use crate::measure::dropped_at;
 use crate::pace::{Pace, Sample, Watch};
 use crate::peers::{Kind, Programs, Server, on_core};
 use crate::queries::{EdnsMode, QuerySet, address_query};
 use crate::stats::{Random, Spread, percentile_sorted};
 
 const FORMAT: &str = "pharos-bench-reload";
-const FORMAT_VERSION: u32 = 1;
+const FORMAT_VERSION: u32 = 2;
 const START_LIMIT: Duration = Duration::from_secs(1800);
 const QUERIES: usize = 200_000;
 const VISIBLE_LIMIT: Duration = Duration::from_secs(60);
@@ -75,6 +76,10 @@ struct ReloadReport {
     old_after_new: u64,
     /// How far the load itself fell behind its pace at worst.
     load_late_us_max: f64,
+    /// Of the lost ones: questions that the server's socket had no room for.
+    dropped_by_server: u64,
+    /// Of the lost ones: answers that the load's own socket had no room for.
+    dropped_by_load: u64,
 }
 
 /// Latencies of the queries sent in one part of the run.
@@ -120,7 +125,8 @@ pub fn run(args: &ReloadArgs) -> Result<()> {
     load.watch.stop();
     let pace = load.thread.join().map_err(|_| anyhow::anyhow!("the load thread panicked"))?;
     let (changes, pace) = (changes?, pace?);
-    let report = summarise(args, &programs, &changes, &pace)?;
+    let dropped_by_server = dropped_at(server.address.port())?;
+    let report = summarise(args, &programs, &changes, &pace, dropped_by_server)?;
     print!("{}", render(&report));
     write_file(&args.results, "reload.json", &(serde_json::to_string_pretty(&report)? + "\n"))?;
     match pace.first_wrong {
@@ -276,6 +282,7 @@ fn summarise(
     programs: &Programs,
     changes: &[Change],
     pace: &Pace,
+    dropped_by_server: u64,
 ) -> Result<ReloadReport> {
     let first = changes.first().context("no change was made")?.began;
     let during = |sample: &Sample| changes.iter().any(|change| change.contains(sample.sent));
@@ -305,6 +312,8 @@ fn summarise(
         wrong: pace.wrong,
         old_after_new: pace.old_after_new,
         load_late_us_max: pace.late_max.as_secs_f64() * 1e6,
+        dropped_by_server,
+        dropped_by_load: pace.dropped()?,
     })
 }
 
@@ -365,8 +374,13 @@ fn render(report: &ReloadReport) -> String {
         );
     }
     text += &format!(
-        "wrong {}, old after new {}, the load was late by at most {:.0} µs\n",
-        report.wrong, report.old_after_new, report.load_late_us_max
+        "wrong {}, old after new {}; no room in the server's socket for {} questions, in the \
+         load's for {} answers; the load was late by at most {:.0} µs\n",
+        report.wrong,
+        report.old_after_new,
+        report.dropped_by_server,
+        report.dropped_by_load,
+        report.load_late_us_max
     );
     text
 }
