@@ -14,6 +14,7 @@ mod publish;
 mod random;
 mod reload;
 mod serve;
+mod shard;
 mod sockets;
 mod tcp;
 mod udp;
@@ -70,6 +71,9 @@ enum Command {
     /// Look after zones
     #[command(subcommand)]
     Zone(ZoneCommand),
+    /// Plan and examine shuffle shards; needs no server
+    #[command(subcommand)]
+    Shard(shard::ShardCommand),
 }
 
 #[derive(Debug, Subcommand)]
@@ -138,6 +142,7 @@ fn run(command: Command) -> Result<u8, String> {
         }
         Command::Dev { flags } => dev::run(flags),
         Command::Zone(command) => run_zone(command),
+        Command::Shard(command) => shard::run(command),
     }
 }
 

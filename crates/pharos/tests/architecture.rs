@@ -12,7 +12,7 @@ const ROOMS: [(&str, &[&str]); 8] = [
     ("shuffle", &[]),
     ("wire", &["base"]),
     ("authority", &["base", "wire"]),
-    ("pharos", &["base", "wire", "authority"]),
+    ("pharos", &["base", "shuffle", "wire", "authority"]),
     ("bench", &["base", "wire", "authority"]),
     ("conformance", &["base", "wire", "authority"]),
     ("fuzz", &["base", "wire", "authority"]),
