@@ -14,6 +14,7 @@ use std::hash::Hasher;
 
 use siphasher::sip::SipHasher24;
 
+use crate::bound;
 use crate::code::{Code, CodeKind};
 use crate::count::{WordCount, words_within};
 use crate::fleet::Columns;
@@ -197,6 +198,16 @@ impl Design {
         self.capacity.count >= u128::from(self.index_end())
     }
 
+    /// It is known that no design has more shards: this one reaches a bound,
+    /// or a search went through all others.
+    pub fn is_largest(&self) -> bool {
+        let slots = self.columns.slot_count() as u64;
+        let johnson = bound::johnson(slots, self.size, self.overlap);
+        let striped = bound::striped(&self.columns, self.size, self.overlap);
+        let is_proved = matches!(&self.family, Family::Found(packing) if packing.is_proved());
+        is_proved || self.capacity.count >= johnson.min(striped)
+    }
+
     /// The name of the construction.
     pub fn name(&self) -> &'static str {
         match &self.family {
@@ -333,9 +344,11 @@ fn single_column(columns: Columns) -> Columns {
 
 impl Order {
     fn new(key: &Key, class_count: u64, class_len: u32, run_len: u64) -> Self {
-        let shuffle = Permutation::new(key, "places", u64::from(class_len));
-        let places: Vec<u32> =
-            (0..class_len).map(|place| shuffle.forward(u64::from(place)) as u32).collect();
+        let mut places: Vec<u32> = (0..class_len).collect();
+        for last in (1..class_len).rev() {
+            let other = scale(key.draw("places", u64::from(last)), u64::from(last) + 1);
+            places.swap(last as usize, other as usize);
+        }
         Order::with_places(key, class_count, places, run_len)
     }
 

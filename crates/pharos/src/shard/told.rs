@@ -16,6 +16,7 @@ pub struct ToldPlan {
     bound: u128,
     column_bound: u128,
     share_of_bound: f64,
+    is_largest: bool,
     survives_attackers: Option<usize>,
     workers: usize,
     size: usize,
@@ -50,6 +51,7 @@ impl ToldPlan {
             bound: plan.bound,
             column_bound: plan.column_bound,
             share_of_bound: plan.share_of_bound(),
+            is_largest: design.is_largest(),
             survives_attackers: guarantee.survives_attackers(),
             workers: design.columns().slot_count(),
             size: guarantee.size,
@@ -83,11 +85,12 @@ impl Told for ToldPlan {
         line(
             "bound",
             format!(
-                "{} for any shards, {} for these columns; reached: {:.1} % and {:.1} %",
+                "{} for any shards, {} for these columns; reached: {:.1} % and {:.1} %{}",
                 grouped(self.bound),
                 grouped(self.column_bound),
                 100.0 * self.share_of_bound,
-                100.0 * self.capacity as f64 / self.column_bound.max(1) as f64
+                100.0 * self.capacity as f64 / self.column_bound.max(1) as f64,
+                if self.is_largest { "; there cannot be more" } else { "" }
             ),
         )?;
         let columns: Vec<String> = self.columns.iter().map(u32::to_string).collect();
