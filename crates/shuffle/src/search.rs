@@ -14,7 +14,7 @@ use crate::shard::SIZE_MAX;
 /// Slots of the largest fleet that is searched.
 pub(crate) const SEARCHED_SLOTS_MAX: usize = 64;
 const CANDIDATES_MAX: usize = 1 << 16;
-const GROUPS_MAX: usize = 1 << 15;
+const GROUPS_MAX: usize = 1 << 12;
 const STEPS_MAX: usize = 1 << 18;
 
 /// Shards that a search found, as words over columns or points of one column.
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn large_fleets_are_not_searched() {
         assert!(Packing::search(&columns(&[65]), 3, 1).is_none());
-        assert!(Packing::search(&columns(&[12; 4]), 4, 3).is_some());
+        assert!(Packing::search(&columns(&[8; 4]), 4, 3).is_some());
         assert!(Packing::search(&columns(&[40]), 10, 3).is_none());
     }
 
