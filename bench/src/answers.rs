@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, ensure};
 use authority::respond::{Context, Scratch, Settings, Transport, approach};
 use authority::zonefile::{self, NoIncludes};
-use authority::{Catalog, Change, Compiler, NameHasher, Problems, RecordSet};
+use authority::{Catalog, Change, Compiler, NameHasher, Placement, Problems, RecordSet};
 use clap::{Args, ValueEnum as _};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -102,7 +102,9 @@ fn compile(compiler: &mut Compiler, text: &str) -> Result<authority::Image> {
     let mut records = RecordSet::default();
     let mut problems = Problems::new("bench");
     zonefile::read(text.as_bytes(), None, &mut NoIncludes, &mut records, &mut problems);
-    compiler.compile(&records, &mut problems).with_context(|| problems.to_string())
+    compiler
+        .compile(&mut records, &Placement::Everywhere, &mut problems)
+        .with_context(|| problems.to_string())
 }
 
 /// Answers all questions once; returns nanoseconds of this thread per answer.

@@ -13,7 +13,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 use authority::respond::{Context, Scratch, Settings, Transport, respond};
 use authority::zonefile::{self, NoIncludes};
-use authority::{Catalog, Change, Compiler, NameHasher, Problems, RecordSet};
+use authority::{Catalog, Change, Compiler, NameHasher, Placement, Problems, RecordSet};
 use clap::Args;
 
 use crate::data;
@@ -133,7 +133,8 @@ fn catalog(hasher: NameHasher) -> Result<Catalog> {
         let mut records = RecordSet::default();
         let mut problems = Problems::new("sample");
         zonefile::read(text.as_bytes(), None, &mut NoIncludes, &mut records, &mut problems);
-        let image = Compiler::new(hasher).compile(&records, &mut problems);
+        let image =
+            Compiler::new(hasher).compile(&mut records, &Placement::Everywhere, &mut problems);
         changes.push(Change::Put(image.with_context(|| problems.to_string())?));
     }
     Ok(Catalog::default().with(changes))

@@ -15,7 +15,7 @@ pub mod server;
 
 use authority::problem::Problems;
 use authority::zonefile::{Includes, Reader};
-use authority::{Compiler, Image, RecordSet};
+use authority::{Compiler, Image, Placement, RecordSet};
 use model::Model;
 use server::Server;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -117,7 +117,11 @@ fn load(text: &[u8]) -> Option<Zone> {
         assert_eq!(owner.as_bytes().len(), record.owner.len(), "octets behind an owner");
         packet::canonical_data(record.rtype, record.rdata).expect("data that was read is data");
     }
-    let image = Compiler::new(server::hasher()).compile(&records, &mut problems);
+    let image = Compiler::new(server::hasher()).compile(
+        &mut records,
+        &Placement::Everywhere,
+        &mut problems,
+    );
     assert_eq!(image.is_some(), problems.errors() == 0, "image or errors:\n{problems}");
     // Complaints are shown to people: they must print, whatever they quote.
     let _ = problems.to_string();

@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 use authority::problem::Problems;
 use authority::zonefile::{NoIncludes, Reader};
 use authority::{
-    Catalog, Change, Compiler, Context, Image, NameHasher, Outcome, RecordSet, Scratch, Settings,
-    Transport, respond,
+    Catalog, Change, Compiler, Context, Image, NameHasher, Outcome, Placement, RecordSet, Scratch,
+    Settings, Transport, respond,
 };
 use wire::{CookieSecrets, Name, Secret};
 
@@ -93,7 +93,11 @@ impl Server {
         static SERVERS: [OnceLock<Fixed>; 2] = [const { OnceLock::new() }; 2];
         SERVERS[usize::from(has_root)].get_or_init(|| {
             let mut model = Model::default();
-            let mut images = vec![Image::broken(Name::parse(BROKEN).expect("a name"), &hasher())];
+            let mut images = vec![Image::broken(
+                Name::parse(BROKEN).expect("a name"),
+                &Placement::Everywhere,
+                &hasher(),
+            )];
             model.add_broken(BROKEN);
             for (name, text) in ZONES {
                 images.push(compile(name, text, &mut model));
@@ -149,7 +153,8 @@ impl Server {
 fn compile(name: &str, text: &str, model: &mut Model) -> Image {
     let (mut records, mut problems) = (RecordSet::default(), Problems::new(name));
     Reader::new().read(text.as_bytes(), None, &mut NoIncludes, &mut records, &mut problems);
-    let image = Compiler::new(hasher()).compile(&records, &mut problems);
+    let image =
+        Compiler::new(hasher()).compile(&mut records, &Placement::Everywhere, &mut problems);
     model.add_zone(&records);
     image.unwrap_or_else(|| panic!("the zone {name} is not good:\n{problems}"))
 }

@@ -12,6 +12,7 @@
 //! |---|---|
 //! | header | [`HEADER_LEN`] octets, see the `AT_` constants |
 //! | origin | the zone's name, lowered, wire form |
+//! | servers | `u16` numbers of the virtual name servers that answer for the zone, in order; none = all |
 //! | table | `u64` slots: upper half a tag from the hash, lower half a node's offset, 0 = free; in order of the tags, the last is free |
 //! | nodes | `relative_len u8, flags u8, set_count u16, relative name, (type u16, offset u32)…`, then the node's sets |
 //! | sets | `records u16, len u16, sig_records u16, sig_len u16, fixups u16, additionals u16`, octets, signatures, fixups, additionals |
@@ -22,6 +23,8 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use wire::{Block, Name, rtype};
+
+use crate::placement::Placement;
 
 pub(crate) const AT_RECORDS: usize = 0;
 pub(crate) const AT_SERIAL: usize = 4;
@@ -38,7 +41,8 @@ pub(crate) const AT_FLAGS: usize = 48;
 pub(crate) const AT_DEPTH: usize = 49;
 pub(crate) const AT_ORIGIN_LEN: usize = 50;
 pub(crate) const AT_ORIGIN_LABELS: usize = 51;
-pub(crate) const HEADER_LEN: usize = 52;
+pub(crate) const AT_SERVER_COUNT: usize = 52;
+pub(crate) const HEADER_LEN: usize = 53;
 
 pub(crate) const NODE_HEAD_LEN: usize = 4;
 pub(crate) const DIRECTORY_ENTRY_LEN: usize = 6;
@@ -109,8 +113,8 @@ impl Image {
     }
 
     /// A zone that is known but could not be loaded: every question about it
-    /// is answered with SERVFAIL.
-    pub fn broken(origin: Name<'_>, hasher: &crate::NameHasher) -> Self {
+    /// where it is placed is answered with SERVFAIL.
+    pub fn broken(origin: Name<'_>, placement: &Placement, hasher: &crate::NameHasher) -> Self {
         let lowered = origin.as_bytes().to_ascii_lowercase();
         let name = Name::from_trusted(&lowered);
         let mut octets = vec![0; HEADER_LEN];
@@ -119,6 +123,10 @@ impl Image {
         octets[AT_ORIGIN_LEN] = lowered.len() as u8;
         octets[AT_ORIGIN_LABELS] = name.label_count() as u8;
         octets.extend(&lowered);
+        for server in placement.servers() {
+            octets.extend(server.to_le_bytes());
+            octets[AT_SERVER_COUNT] += 1;
+        }
         Image::from_octets(&octets)
     }
 
@@ -134,6 +142,34 @@ impl Image {
     #[inline]
     pub fn origin(&self) -> Name<'_> {
         Name::from_trusted(&self.0[HEADER_LEN..HEADER_LEN + self.0[AT_ORIGIN_LEN] as usize])
+    }
+
+    /// Numbers of the virtual name servers that answer for the zone, in their
+    /// order; none: all of them do.
+    pub fn servers(&self) -> impl Iterator<Item = u16> + '_ {
+        self.server_octets().map(|octets| u16::from_le_bytes(*octets))
+    }
+
+    /// True if the zone is answered at the virtual name server `asked`. An
+    /// address that is none answers for every zone.
+    #[inline]
+    pub fn is_served_at(&self, asked: Option<u16>) -> bool {
+        match asked {
+            None => true,
+            Some(asked) => self.is_served_by(asked),
+        }
+    }
+
+    #[inline]
+    fn is_served_by(&self, server: u16) -> bool {
+        let wanted = server.to_le_bytes();
+        self.0[AT_SERVER_COUNT] == 0 || self.server_octets().any(|octets| *octets == wanted)
+    }
+
+    fn server_octets(&self) -> impl Iterator<Item = &[u8; 2]> {
+        let start = HEADER_LEN + self.0[AT_ORIGIN_LEN] as usize;
+        let count = self.0[AT_SERVER_COUNT] as usize;
+        self.0[start..start + 2 * count].as_chunks::<2>().0.iter()
     }
 
     /// Number of labels of the zone's name.

@@ -43,6 +43,20 @@ struct Entry {
     owner_len: u8,
 }
 
+impl Entry {
+    fn view<'a>(&self, arena: &'a [u8]) -> Record<'a> {
+        let start = self.start as usize;
+        let middle = start + self.owner_len as usize;
+        Record {
+            owner: &arena[start..middle],
+            rtype: self.rtype,
+            ttl_secs: self.ttl_secs,
+            rdata: &arena[middle..middle + self.rdata_len as usize],
+            at: Position { file: self.file, line: self.line, column: self.column },
+        }
+    }
+}
+
 /// The records of the zone need more than 4 GiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge;
@@ -87,16 +101,13 @@ impl RecordSet {
 
     /// The record at `index`, counted in the order of [`RecordSet::push`].
     pub fn get(&self, index: usize) -> Record<'_> {
-        let entry = &self.entries[index];
-        let start = entry.start as usize;
-        let middle = start + entry.owner_len as usize;
-        Record {
-            owner: &self.arena[start..middle],
-            rtype: entry.rtype,
-            ttl_secs: entry.ttl_secs,
-            rdata: &self.arena[middle..middle + entry.rdata_len as usize],
-            at: Position { file: entry.file, line: entry.line, column: entry.column },
-        }
+        self.entries[index].view(&self.arena)
+    }
+
+    /// Forgets the records that are not wanted; the order stays.
+    pub fn retain(&mut self, mut is_wanted: impl FnMut(&Record<'_>) -> bool) {
+        let arena = &self.arena;
+        self.entries.retain(|entry| is_wanted(&entry.view(arena)));
     }
 
     /// All records in order.

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use authority::respond::{Context, Scratch, Settings, Transport, respond};
 use authority::zonefile::{self, NoIncludes};
-use authority::{Catalog, Change, Compiler, Image, NameHasher, Problems, RecordSet};
+use authority::{Catalog, Change, Compiler, Image, NameHasher, Placement, Problems, RecordSet};
 use domain::base::Message;
 use domain::rdata::AllRecordData;
 
@@ -16,7 +16,11 @@ fn compile(text: &str) -> (Option<Image>, Problems) {
     let mut records = RecordSet::default();
     let mut problems = Problems::new("test.zone");
     zonefile::read(text.as_bytes(), None, &mut NoIncludes, &mut records, &mut problems);
-    let image = Compiler::new(NameHasher::new(HASHER)).compile(&records, &mut problems);
+    let image = Compiler::new(NameHasher::new(HASHER)).compile(
+        &mut records,
+        &Placement::Everywhere,
+        &mut problems,
+    );
     (image, problems)
 }
 
@@ -524,7 +528,11 @@ fn chains_through_zones_whose_names_stand_in_pieces() {
 /// A zone of this name that could not be loaded.
 fn broken(origin: &str) -> Change {
     let name = wire::name::from_text(origin).unwrap();
-    Change::Put(Image::broken(wire::Name::parse(&name).unwrap(), &NameHasher::new(HASHER)))
+    Change::Put(Image::broken(
+        wire::Name::parse(&name).unwrap(),
+        &Placement::Everywhere,
+        &NameHasher::new(HASHER),
+    ))
 }
 
 #[test]

@@ -9,6 +9,7 @@ use super::tree::{NO_NODE, Tree, TreeNode, TreeSet};
 use crate::denial::{chain_of, decode_base32hex, order_key};
 use crate::hash::NameHasher;
 use crate::image::{self, *};
+use crate::placement::Placement;
 use crate::problem::Problems;
 use crate::records::RecordSet;
 
@@ -39,14 +40,13 @@ impl Layout {
         &mut self,
         tree: &Tree,
         records: &RecordSet,
+        placement: &Placement,
         hasher: &NameHasher,
         problems: &mut Problems,
     ) -> Option<()> {
         self.plan_table(tree, hasher);
-        let table = HEADER_LEN + tree.origin.len();
-        self.octets.clear();
+        let table = self.start(tree, placement);
         self.octets.resize(table + 8 * self.table.len(), 0);
-        self.octets[HEADER_LEN..table].copy_from_slice(&tree.origin);
         self.offsets.clear();
         self.patches.clear();
         self.records = 0;
@@ -71,6 +71,19 @@ impl Layout {
             self.set_u32(at, self.offsets[node as usize]);
         }
         Some(())
+    }
+
+    /// Makes room for the header and writes what follows it; returns where
+    /// that ends.
+    fn start(&mut self, tree: &Tree, placement: &Placement) -> usize {
+        self.octets.clear();
+        self.octets.resize(HEADER_LEN, 0);
+        self.octets.extend_from_slice(&tree.origin);
+        for server in placement.servers() {
+            self.octets.extend(server.to_le_bytes());
+            self.octets[AT_SERVER_COUNT] += 1;
+        }
+        self.octets.len()
     }
 
     fn set_u16(&mut self, at: usize, value: u16) {

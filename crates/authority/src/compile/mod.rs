@@ -10,7 +10,8 @@
 //!
 //! | found | what happens |
 //! |---|---|
-//! | no SOA, more than one SOA, no NS at the top | error |
+//! | no SOA, more than one SOA | error |
+//! | no NS at the top, and the zone has no shard | error |
 //! | CNAME beside other data, two CNAMEs or DNAMEs at a name | error |
 //! | data below a DNAME (RFC 6672, 2.4) | error |
 //! | NS beside a DNAME, but for the top (RFC 6672, 2.3) | error |
@@ -19,6 +20,8 @@
 //! | different TTLs in a record set (RFC 2181, 5.2) | warning; the lowest counts |
 //! | an NS record at a wildcard (RFC 4592, 4.2) | warning; it does not delegate |
 //! | a name server inside the zone without an address | warning |
+//! | NS records at the top, and the zone has a shard | replaced by the shard's names |
+//! | the same, but they are signed | they stay; warning if they name other servers |
 //! | a signature over nothing | warning; the record is left out |
 //! | the same record twice | the copy is left out |
 
@@ -29,6 +32,7 @@ mod tree;
 
 use crate::hash::NameHasher;
 use crate::image::Image;
+use crate::placement::Placement;
 use crate::problem::Problems;
 use crate::records::RecordSet;
 
@@ -54,14 +58,24 @@ impl Compiler {
     }
 
     /// Compiles `records`, noting problems. No image if there is any error,
-    /// the reader's included.
-    pub fn compile(&mut self, records: &RecordSet, problems: &mut Problems) -> Option<Image> {
+    /// the reader's included. The NS records of a zone with a shard are the
+    /// shard's; `records` has these then.
+    pub fn compile(
+        &mut self,
+        records: &mut RecordSet,
+        placement: &Placement,
+        problems: &mut Problems,
+    ) -> Option<Image> {
+        if let Placement::Shard(shard) = placement {
+            shard.take_over(records, problems);
+        }
+        let records = &*records;
         self.tree.build(records, problems)?;
         check::check(&mut self.tree, records, problems);
         if problems.errors() > 0 {
             return None;
         }
-        self.layout.write(&self.tree, records, &self.hasher, problems)?;
+        self.layout.write(&self.tree, records, placement, &self.hasher, problems)?;
         (problems.errors() == 0).then(|| Image::from_octets(self.layout.octets()))
     }
 }

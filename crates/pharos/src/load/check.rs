@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use authority::zonefile::Reader;
-use authority::{Compiler, Image, NameHasher, Position, Problems, RecordSet};
+use authority::{Compiler, Image, NameHasher, Placement, Position, Problems, RecordSet};
 use wire::Name;
 
 use super::file::{DirectoryIncludes, FILE_LEN_MAX, origin_from_name, read_whole};
@@ -62,5 +62,5 @@ fn compile(path: &Path, records: &mut RecordSet, problems: &mut Problems) -> Opt
     let mut includes = DirectoryIncludes::new(root.unwrap_or(Path::new(".")));
     let origin = fallback.as_deref().map(Name::from_trusted);
     Reader::new().read(&text, origin, &mut includes, records, problems);
-    Compiler::new(NameHasher::new([7; 16])).compile(records, problems)
+    Compiler::new(NameHasher::new([7; 16])).compile(records, &Placement::Everywhere, problems)
 }

@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
 use authority::zonefile::{Includes, Reader};
-use authority::{Compiler, Image, Position, Problems, RecordSet};
+use authority::{Compiler, Image, Placement, Position, Problems, RecordSet};
 use wire::Name;
 
 use super::problems::Room;
@@ -104,7 +104,8 @@ impl<'d> Workbench<'d> {
                     &mut self.records,
                     &mut problems,
                 );
-                image = self.compiler.compile(&self.records, &mut problems);
+                image =
+                    self.compiler.compile(&mut self.records, &Placement::Everywhere, &mut problems);
             }
             Err(error) => problems.error(
                 Position::default(),
@@ -119,8 +120,13 @@ impl<'d> Workbench<'d> {
             }
             None => {
                 state.is_bad = true;
-                let broken =
-                    |origin: Vec<u8>| Image::broken(Name::from_trusted(&origin), &directory.hasher);
+                let broken = |origin: Vec<u8>| {
+                    Image::broken(
+                        Name::from_trusted(&origin),
+                        &Placement::Everywhere,
+                        &directory.hasher,
+                    )
+                };
                 FileOutcome::Bad {
                     named: authority::compile::origin_of(&self.records).map(broken),
                     guessed: fallback.map(broken),
