@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
-use authority::respond::{Context, Scratch, Settings, Transport, approach};
+use authority::respond::{Arrival, Context, Scratch, Settings, Transport, approach};
 use authority::zonefile::{self, NoIncludes};
 use authority::{Catalog, Change, Compiler, NameHasher, Placement, Problems, RecordSet};
 use clap::{Args, ValueEnum as _};
@@ -116,7 +116,7 @@ fn answer_all(
 ) -> Result<f64> {
     let settings = Settings::default();
     let context = Context { catalog, hasher, settings: &settings, now_secs: 0 };
-    let from = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let arrival = Arrival::new(IpAddr::V4(Ipv4Addr::LOCALHOST), Transport::Udp);
     let mut scratches = vec![Scratch::default(); group];
     let mut outs = vec![[0; ANSWER_LEN_MAX]; BATCH_LEN];
     let mut lens = [0; BATCH_LEN];
@@ -137,7 +137,7 @@ fn answer_all(
             for (((request, _), scratch), (out, len)) in
                 requests.iter().zip(&mut scratches).zip(outs.iter_mut().zip(lens))
             {
-                *len = scratch.answer(&context, request, from, Transport::Udp, out).len;
+                *len = scratch.answer(&context, request, arrival, out).len;
             }
         }
         nanos += thread_nanos() - started;

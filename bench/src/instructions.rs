@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
-use authority::respond::{Context, Scratch, Settings, Transport, respond};
+use authority::respond::{Arrival, Context, Scratch, Settings, Transport, respond};
 use authority::zonefile::{self, NoIncludes};
 use authority::{Catalog, Change, Compiler, NameHasher, Placement, Problems, RecordSet};
 use clap::Args;
@@ -115,11 +115,11 @@ pub fn answer(shape: &str, count: u64) -> Result<()> {
     let request = query_packet(name, qtype, edns);
     let mut scratch = Scratch::default();
     let mut out = [0; 1232];
-    let from = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let arrival = Arrival::new(IpAddr::V4(Ipv4Addr::LOCALHOST), Transport::Udp);
     let mut total = 0;
     for _ in 0..count {
         let request = std::hint::black_box(&request);
-        total += respond(&context, &mut scratch, request, from, Transport::Udp, &mut out).len;
+        total += respond(&context, &mut scratch, request, arrival, &mut out).len;
     }
     if total < 12 * count as usize {
         bail!("the shape `{shape}` was not answered");

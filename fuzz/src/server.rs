@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 use authority::problem::Problems;
 use authority::zonefile::{NoIncludes, Reader};
 use authority::{
-    Catalog, Change, Compiler, Context, Image, NameHasher, Outcome, Placement, RecordSet, Scratch,
-    Settings, Transport, respond,
+    Arrival, Catalog, Change, Compiler, Context, Image, NameHasher, Outcome, Placement, RecordSet,
+    Scratch, Settings, Transport, respond,
 };
 use wire::{CookieSecrets, Name, Secret};
 
@@ -130,6 +130,7 @@ impl Server {
         }
         let context =
             Context { catalog: &self.catalog, hasher: &self.hasher, settings, now_secs: NOW_SECS };
+        let arrival = Arrival::new(from, transport);
         // The least room that an answer is given; the first has more, because
         // the limit of an answer is not where its room ends.
         let len = match transport {
@@ -138,11 +139,11 @@ impl Server {
         };
         DESK.with_borrow_mut(|(scratch, out)| {
             let _ = scratch.query.read(BEFORE);
-            let outcome = respond(&context, scratch, packet, from, transport, out);
+            let outcome = respond(&context, scratch, packet, arrival, out);
             let first = out[..outcome.len].to_vec();
             let out = &mut out[..len];
             out.fill(0xa5);
-            let again = respond(&context, &mut Scratch::default(), packet, from, transport, out);
+            let again = respond(&context, &mut Scratch::default(), packet, arrival, out);
             assert_eq!(outcome, again, "the same question, another outcome");
             assert!(first == out[..again.len], "the same question, another answer");
             (outcome, first)

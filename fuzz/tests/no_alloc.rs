@@ -6,7 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr};
 
-use authority::{Context, Scratch, Transport, respond};
+use authority::{Arrival, Context, Scratch, Transport, respond};
 use fuzz::packet;
 use fuzz::server::{self, Server};
 use wire::name::from_text;
@@ -105,11 +105,12 @@ fn answers_allocate_nothing() {
             for dnssec in [false, true] {
                 let packet = packet::question(&from_text(name).unwrap(), qtype, dnssec);
                 for transport in [Transport::Udp, Transport::Tcp { idle_100ms: 300 }] {
+                    // As if on a shard: the search for a zone has more to decide.
+                    let arrival = Arrival { from, server: Some(7), transport };
                     let mut outcome = None;
                     let calls = count(|| {
                         let out = &mut out[..];
-                        outcome =
-                            Some(respond(&context, &mut scratch, &packet, from, transport, out));
+                        outcome = Some(respond(&context, &mut scratch, &packet, arrival, out));
                     });
                     assert_eq!(calls, 0, "{what}: {name} TYPE{qtype} {transport:?} {outcome:?}");
                     assert!(outcome.is_some_and(|outcome| outcome.result.is_ok()));
@@ -121,7 +122,7 @@ fn answers_allocate_nothing() {
 
 #[test]
 fn messages_that_are_no_questions_allocate_nothing() {
-    let from: IpAddr = Ipv4Addr::new(192, 0, 2, 1).into();
+    let arrival = Arrival::new(Ipv4Addr::new(192, 0, 2, 1).into(), Transport::Udp);
     let (settings, hasher) = (server::settings(7), server::hasher());
     let (mut scratch, mut out) = (Scratch::default(), vec![0; 65_535]);
     let good = packet::question(&from_text("www.rich.test").unwrap(), A, true);
@@ -136,7 +137,7 @@ fn messages_that_are_no_questions_allocate_nothing() {
                 let len = if flip == 0xff { at } else { packet.len() };
                 let calls = count(|| {
                     let (packet, out) = (&packet[..len], &mut out[..]);
-                    respond(&context, &mut scratch, packet, from, Transport::Udp, out);
+                    respond(&context, &mut scratch, packet, arrival, out);
                 });
                 assert_eq!(calls, 0, "octet {at} changed by {flip:#x}");
             }

@@ -116,13 +116,15 @@ impl Catalog {
     }
 
     /// The deepest zone at or above the suffix of `name` that starts at label
-    /// `from`, and the label where the zone's own name starts.
+    /// `from` and is served at `server`, and the label where the zone's own
+    /// name starts.
     #[inline]
     pub fn find(
         &self,
         name: &QueryName,
         hashes: &SuffixHashes,
         from: usize,
+        server: Option<u16>,
     ) -> Option<(&Image, usize)> {
         let count = name.label_count();
         for label in from..=count {
@@ -130,7 +132,9 @@ impl Catalog {
             if self.depth_mask & depth_bit(count - label) == 0 {
                 continue;
             }
-            if let Some(image) = self.get(name.suffix(label), hashes.get(label)) {
+            if let Some(image) = self.get(name.suffix(label), hashes.get(label))
+                && image.is_served_at(server)
+            {
                 return Some((image, label));
             }
         }

@@ -26,4 +26,4 @@ pub use image::Image;
 pub use placement::{Placement, Shard, ShardServer};
 pub use problem::{Position, Problem, Problems, Severity};
 pub use records::{Record, RecordSet};
-pub use respond::{Context, Outcome, Scratch, Settings, Transport, respond};
+pub use respond::{Arrival, Context, Outcome, Scratch, Settings, Transport, respond};

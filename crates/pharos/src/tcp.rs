@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use authority::respond::{Context, Scratch, Transport, respond};
+use authority::respond::{Arrival, Context, Scratch, Transport, respond};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -172,8 +172,8 @@ impl TcpServer {
         };
         let idle_100ms = (self.limits.idle.as_millis() / 100).min(u128::from(u16::MAX)) as u16;
         DESK.with_borrow_mut(|(scratch, out)| {
-            let transport = Transport::Tcp { idle_100ms };
-            let outcome = respond(&context, scratch, request, from, transport, out);
+            let arrival = Arrival::new(from, Transport::Tcp { idle_100ms });
+            let outcome = respond(&context, scratch, request, arrival, out);
             let _turn = self.writing.lock();
             self.counters.count(request.len(), scratch.query.qtype, &outcome);
             self.counters.latency_us.observe(started.elapsed().as_micros() as u64, 1);

@@ -104,6 +104,9 @@ impl ExtendedError {
     /// No zone of this server holds the name.
     pub const NOT_AUTHORITATIVE: ExtendedError =
         ExtendedError { code: 20, text: "no zone here holds this name" };
+    /// A zone holds the name, but on other name servers.
+    pub const NOT_SERVED_HERE: ExtendedError =
+        ExtendedError { code: 20, text: "not a name server of this name's zone" };
     /// The zone is known but its data could not be loaded.
     pub const INVALID_ZONE: ExtendedError =
         ExtendedError { code: 24, text: "the zone's data is not valid" };

@@ -19,6 +19,8 @@ const CHAIN_OCTETS_MAX: usize = 6 * 1024;
 pub(super) struct Answer<'a, 'b> {
     context: &'a Context<'a>,
     query: &'a Query,
+    /// The virtual name server asked: zones that others serve are not there.
+    server: Option<u16>,
     hashes: &'a mut SuffixHashes,
     target: &'a mut Target,
     pub reply: Reply<'b>,
@@ -66,6 +68,7 @@ impl<'a, 'b> Answer<'a, 'b> {
     pub fn new(
         context: &'a Context<'a>,
         query: &'a Query,
+        server: Option<u16>,
         hashes: &'a mut SuffixHashes,
         target: &'a mut Target,
         reply: Reply<'b>,
@@ -73,6 +76,7 @@ impl<'a, 'b> Answer<'a, 'b> {
         Answer {
             context,
             query,
+            server,
             hashes,
             target,
             reply,
@@ -104,10 +108,21 @@ impl<'a, 'b> Answer<'a, 'b> {
         let query = self.query;
         match self.look(query.name(), Place::Question) {
             Step::Done => {}
-            Step::NotOurs => self.refuse(Rcode::Refused, Some(ExtendedError::NOT_AUTHORITATIVE)),
+            Step::NotOurs => self.refuse_name(query.name()),
             Step::Follow { place } => self.follow(place, alias),
         }
         self.put_pending();
+    }
+
+    /// No zone that is served here holds `name`.
+    #[cold]
+    fn refuse_name(&mut self, name: &QueryName) {
+        let elsewhere = self.context.catalog.find(name, self.hashes, 0, None);
+        let error = match elsewhere {
+            Some(_) => ExtendedError::NOT_SERVED_HERE,
+            None => ExtendedError::NOT_AUTHORITATIVE,
+        };
+        self.refuse(Rcode::Refused, Some(error));
     }
 
     /// Follows a chain of aliases through the zones of this server.
@@ -191,7 +206,7 @@ impl<'a, 'b> Answer<'a, 'b> {
     #[inline]
     fn find_zone(&self, name: &QueryName) -> Option<(&'a Image, usize)> {
         let catalog = self.context.catalog;
-        let found = catalog.find(name, self.hashes, 0)?;
+        let found = catalog.find(name, self.hashes, 0, self.server)?;
         if self.query.qtype == rtype::DS && found.1 == 0 && name.label_count() > 0 {
             return self.find_parent(name).or(Some(found));
         }
@@ -203,7 +218,7 @@ impl<'a, 'b> Answer<'a, 'b> {
     #[cold]
     fn find_parent(&self, name: &QueryName) -> Option<(&'a Image, usize)> {
         let Context { catalog, hasher, .. } = *self.context;
-        let (image, apex) = catalog.find(name, self.hashes, 1)?;
+        let (image, apex) = catalog.find(name, self.hashes, 1, self.server)?;
         let is_elsewhere = !image.is_broken()
             && matches!(
                 lookup(image, hasher, name, self.hashes, apex, rtype::DS),

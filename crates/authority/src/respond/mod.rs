@@ -44,7 +44,26 @@ impl Default for Settings {
     }
 }
 
-/// How a question came.
+/// Where a question came from, where to, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// The asker's address.
+    pub from: IpAddr,
+    /// The virtual name server that was asked; `None` if the address asked is
+    /// none. Of a batch each question may be for another.
+    pub server: Option<u16>,
+    /// What carried it.
+    pub transport: Transport,
+}
+
+impl Arrival {
+    /// A question to an address that is no virtual name server.
+    pub fn new(from: IpAddr, transport: Transport) -> Self {
+        Arrival { from, server: None, transport }
+    }
+}
+
+/// What carried a question.
 #[derive(Clone, Copy, Debug)]
 pub enum Transport {
     /// In a datagram.
@@ -119,14 +138,14 @@ impl Scratch {
         &mut self,
         context: &Context<'_>,
         request: &[u8],
-        from: IpAddr,
-        transport: Transport,
+        arrival: Arrival,
         out: &mut [u8],
     ) -> Outcome {
         if let Verdict::Drop(reason) = self.verdict {
             return Outcome { result: Err(reason), zone: 0, len: 0, truncated: false };
         }
         let Scratch { query, verdict, hashes, alias, target } = self;
+        let Arrival { from, server, transport } = arrival;
         let settings = context.settings;
         let cookie = match (&query.edns, &settings.cookies) {
             (Some(edns), Some(secrets)) => {
@@ -144,7 +163,7 @@ impl Scratch {
         }
         let room = limit.saturating_sub(opt.as_ref().map_or(0, OptReply::len));
         let reply = Reply::start(out, request, query, room);
-        let mut answer = Answer::new(context, query, hashes, target, reply);
+        let mut answer = Answer::new(context, query, server, hashes, target, reply);
         match *verdict {
             Verdict::Reply(rcode) => answer.refuse(rcode, None),
             _ if query.is_internet() => answer.resolve(alias),
@@ -220,13 +239,13 @@ pub fn respond(
     context: &Context<'_>,
     scratch: &mut Scratch,
     request: &[u8],
-    from: IpAddr,
-    transport: Transport,
+    arrival: Arrival,
     out: &mut [u8],
 ) -> Outcome {
     scratch.read(context.hasher, request);
-    scratch.answer(context, request, from, transport, out)
+    scratch.answer(context, request, arrival, out)
 }
+
 /// Octets that the answer may have.
 fn limit(query: &Query, settings: &Settings, transport: Transport) -> usize {
     match (transport, &query.edns) {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use authority::respond::{Context, Scratch, Transport, approach};
+use authority::respond::{Arrival, Context, Scratch, Transport, approach};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::counters::Counters;
@@ -212,7 +212,8 @@ impl Desk {
                 self.counters.drops[wire::DropReason::NoPort as usize].add(1);
                 continue;
             }
-            let outcome = scratch.answer(context, request, from.ip(), Transport::Udp, out);
+            let arrival = Arrival::new(from.ip(), Transport::Udp);
+            let outcome = scratch.answer(context, request, arrival, out);
             self.counters.count(request.len(), scratch.query.qtype, &outcome);
             if outcome.len > 0 {
                 self.batch.push_answer(index, outcome.len);
