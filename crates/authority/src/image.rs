@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use wire::{Block, Name, rtype};
 
-use crate::placement::Placement;
+use crate::placement::{Placement, SHARD_SIZE_MAX};
 
 pub(crate) const AT_RECORDS: usize = 0;
 pub(crate) const AT_SERIAL: usize = 4;
@@ -41,8 +41,7 @@ pub(crate) const AT_FLAGS: usize = 48;
 pub(crate) const AT_DEPTH: usize = 49;
 pub(crate) const AT_ORIGIN_LEN: usize = 50;
 pub(crate) const AT_ORIGIN_LABELS: usize = 51;
-pub(crate) const AT_SERVER_COUNT: usize = 52;
-pub(crate) const HEADER_LEN: usize = 53;
+pub(crate) const HEADER_LEN: usize = 52;
 
 pub(crate) const NODE_HEAD_LEN: usize = 4;
 pub(crate) const DIRECTORY_ENTRY_LEN: usize = 6;
@@ -63,6 +62,9 @@ pub(crate) const ZONE_BROKEN: u8 = 1;
 pub(crate) const ZONE_NSEC: u8 = 2;
 /// Absence is proved with NSEC3.
 pub(crate) const ZONE_NSEC3: u8 = 4;
+/// One virtual name server, in the upper bits of the flags that count them.
+pub(crate) const ZONE_SERVER: u8 = 8;
+const _: () = assert!(SHARD_SIZE_MAX <= (u8::MAX / ZONE_SERVER) as usize);
 
 /// A delegation starts here.
 pub(crate) const NODE_CUT: u8 = 1;
@@ -125,7 +127,7 @@ impl Image {
         octets.extend(&lowered);
         for server in placement.servers() {
             octets.extend(server.to_le_bytes());
-            octets[AT_SERVER_COUNT] += 1;
+            octets[AT_FLAGS] += ZONE_SERVER;
         }
         Image::from_octets(&octets)
     }
@@ -163,12 +165,12 @@ impl Image {
     #[inline]
     fn is_served_by(&self, server: u16) -> bool {
         let wanted = server.to_le_bytes();
-        self.0[AT_SERVER_COUNT] == 0 || self.server_octets().any(|octets| *octets == wanted)
+        self.0[AT_FLAGS] < ZONE_SERVER || self.server_octets().any(|octets| *octets == wanted)
     }
 
     fn server_octets(&self) -> impl Iterator<Item = &[u8; 2]> {
         let start = HEADER_LEN + self.0[AT_ORIGIN_LEN] as usize;
-        let count = self.0[AT_SERVER_COUNT] as usize;
+        let count = (self.0[AT_FLAGS] / ZONE_SERVER) as usize;
         self.0[start..start + 2 * count].as_chunks::<2>().0.iter()
     }
 

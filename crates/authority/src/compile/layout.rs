@@ -81,7 +81,7 @@ impl Layout {
         self.octets.extend_from_slice(&tree.origin);
         for server in placement.servers() {
             self.octets.extend(server.to_le_bytes());
-            self.octets[AT_SERVER_COUNT] += 1;
+            self.octets[AT_FLAGS] += ZONE_SERVER;
         }
         self.octets.len()
     }
@@ -331,7 +331,7 @@ impl Layout {
         self.set_u32(AT_NEGATIVE_TTL, soa_ttl_secs.min(number(4)));
         self.set_u32(AT_APEX, self.offsets[0]);
         self.octets[AT_HASH..AT_HASH + 8].copy_from_slice(&self.hashes[0].to_le_bytes());
-        self.octets[AT_FLAGS] = flags;
+        self.octets[AT_FLAGS] |= flags;
         self.octets[image::AT_DEPTH] =
             tree.nodes.iter().map(|node| node.depth).max().unwrap_or_default();
         self.octets[AT_ORIGIN_LEN] = tree.origin.len() as u8;

@@ -133,7 +133,8 @@ impl Scratch {
 
     /// Writes the answer to `request`, which was read last, into `out`, which
     /// has room for the largest answer of the transport.
-    #[inline]
+    // Always: a call would pass all of this through memory.
+    #[inline(always)]
     pub fn answer(
         &mut self,
         context: &Context<'_>,
