@@ -6,6 +6,7 @@ mod control;
 mod counters;
 mod descriptors;
 mod dev;
+mod fleet;
 mod large_pages;
 mod load;
 mod metrics;

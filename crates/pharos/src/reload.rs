@@ -123,7 +123,7 @@ mod tests {
 
     fn server(home: &tempfile::TempDir) -> Arc<Server> {
         let flags = Flags { zones: Some(home.path().into()), ..Flags::default() };
-        Server::new(&config::read(None, &flags).unwrap()).unwrap()
+        Server::new(&config::read(None, &flags).unwrap(), None).unwrap()
     }
 
     #[tokio::test]

@@ -13,6 +13,7 @@ use wire::{CookieSecrets, Secret};
 
 use crate::config::{Config, Cookies};
 use crate::counters::{AllCounters, Via};
+use crate::fleet::Placements;
 use crate::load::{KnownProblems, Load, Summary, ZoneDirectory};
 use crate::publish::{Publisher, Snapshot};
 use crate::reload::{Reloads, ask_whole};
@@ -73,8 +74,12 @@ pub struct Report {
 }
 
 impl Server {
-    /// A server with nothing loaded.
-    pub fn new(config: &Config) -> Result<Arc<Self>, String> {
+    /// A server with nothing loaded. Zones live where `placements` says, or
+    /// else everywhere.
+    pub fn new(
+        config: &Config,
+        placements: Option<Arc<dyn Placements>>,
+    ) -> Result<Arc<Self>, String> {
         let hasher = NameHasher::new(random::octets());
         let settings = Settings {
             udp_payload: config.udp_payload,
@@ -89,7 +94,7 @@ impl Server {
             publisher,
             counters,
             reloads: Reloads::default(),
-            directory: Mutex::new(ZoneDirectory::new(config.zones.clone(), hasher)),
+            directory: Mutex::new(ZoneDirectory::new(config.zones.clone(), hasher, placements)),
             loads: Mutex::default(),
             cookies: config.cookies.clone(),
             ready: AtomicBool::new(false),
@@ -292,7 +297,7 @@ pub fn run(config: &Config, announce: impl FnOnce(&Sockets)) -> Result<u8, Strin
     let mut signals = runtime.block_on(async { Signals::watch() })?;
     descriptors::provide(config);
     let sockets = Sockets::bind(config)?;
-    let server = Server::new(config)?;
+    let server = Server::new(config, None)?;
     announce(&sockets);
     sockets.log_surprises();
     let Sockets { workers, tcp, admin, .. } = sockets;
@@ -454,7 +459,7 @@ mod tests {
     fn a_load_alone_makes_no_server_ready() {
         let home = tempfile::tempdir().unwrap();
         let flags = Flags { zones: Some(home.path().into()), ..Flags::default() };
-        let server = Server::new(&config::read(None, &flags).unwrap()).unwrap();
+        let server = Server::new(&config::read(None, &flags).unwrap(), None).unwrap();
         server.load(&[]).unwrap();
         assert!(!server.is_ready(), "nobody answers yet");
     }

@@ -259,7 +259,7 @@ mod tests {
     async fn lists_wait_for_each_other_but_not_forever() {
         let home = tempfile::tempdir().unwrap();
         let flags = Flags { zones: Some(home.path().into()), ..Flags::default() };
-        let server = Server::new(&config::read(None, &flags).unwrap()).unwrap();
+        let server = Server::new(&config::read(None, &flags).unwrap(), None).unwrap();
         let desk = Desk { server, listing: Arc::new(Semaphore::new(1)) };
         let list = async || {
             let page = Page { limit: None, after: None };

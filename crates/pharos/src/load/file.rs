@@ -8,8 +8,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
+use authority::compile::origin_of;
 use authority::zonefile::{Includes, Reader};
-use authority::{Compiler, Image, Placement, Position, Problems, RecordSet};
+use authority::{Catalog, Compiler, Image, Placement, Position, Problems, RecordSet};
 use wire::Name;
 
 use super::problems::Room;
@@ -47,6 +48,7 @@ pub(super) enum FileOutcome {
 /// One thread's buffers.
 pub(super) struct Workbench<'d> {
     directory: &'d ZoneDirectory,
+    serving: &'d Catalog,
     room: &'d Room,
     text: Vec<u8>,
     reader: Reader,
@@ -56,9 +58,10 @@ pub(super) struct Workbench<'d> {
 
 impl<'d> Workbench<'d> {
     /// `room` is for the problems of all files that are read together.
-    pub fn new(directory: &'d ZoneDirectory, room: &'d Room) -> Self {
+    pub fn new(directory: &'d ZoneDirectory, serving: &'d Catalog, room: &'d Room) -> Self {
         Workbench {
             directory,
+            serving,
             room,
             text: Vec::new(),
             reader: Reader::new(),
@@ -77,7 +80,10 @@ impl<'d> Workbench<'d> {
             state.stamp = stamp_of(&path);
             // A bad file is read again every time: what is wrong with it may
             // lie elsewhere, and every reload shall say what is still bad.
-            if state.stamp == known.stamp && !known.is_bad && directory.includes_are_unchanged(hash)
+            if state.stamp == known.stamp
+                && !known.is_bad
+                && directory.includes_are_unchanged(hash)
+                && directory.is_in_place(known, self.serving)
             {
                 return FileResult {
                     order,
@@ -104,8 +110,7 @@ impl<'d> Workbench<'d> {
                     &mut self.records,
                     &mut problems,
                 );
-                image =
-                    self.compiler.compile(&mut self.records, &Placement::Everywhere, &mut problems);
+                image = self.compile(&mut problems);
             }
             Err(error) => problems.error(
                 Position::default(),
@@ -121,14 +126,11 @@ impl<'d> Workbench<'d> {
             None => {
                 state.is_bad = true;
                 let broken = |origin: Vec<u8>| {
-                    Image::broken(
-                        Name::from_trusted(&origin),
-                        &Placement::Everywhere,
-                        &directory.hasher,
-                    )
+                    let origin = Name::from_trusted(&origin);
+                    Image::broken(origin, &directory.placement_of(origin), &directory.hasher)
                 };
                 FileOutcome::Bad {
-                    named: authority::compile::origin_of(&self.records).map(broken),
+                    named: origin_of(&self.records).map(broken),
                     guessed: fallback.map(broken),
                 }
             }
@@ -142,6 +144,17 @@ impl<'d> Workbench<'d> {
             problems: (!problems.is_empty()).then(|| Box::new(problems)),
             includes: includes.read,
         }
+    }
+
+    /// Compiles the records, for where their zone lives.
+    fn compile(&mut self, problems: &mut Problems) -> Option<Image> {
+        let placement = match self.directory.placements {
+            None => Placement::Everywhere,
+            Some(_) => origin_of(&self.records).map_or(Placement::Everywhere, |origin| {
+                self.directory.placement_of(Name::from_trusted(&origin))
+            }),
+        };
+        self.compiler.compile(&mut self.records, &placement, problems)
     }
 }
 

@@ -255,10 +255,12 @@ impl<'m> Merge<'m> {
                 }
             }
             FileOutcome::Bad { named, guessed } => match old {
-                Some(old) => self.load.summary.kept += usize::from(!old.is_broken()),
-                None => {
-                    let own = |image: &Image| image.origin_hash() == origin;
-                    let image = named.filter(own).or(guessed.filter(own));
+                Some(old) if !old.is_broken() => self.load.summary.kept += 1,
+                // One that is broken already may have moved.
+                old => {
+                    let is_own = |image: &Image| image.origin_hash() == origin;
+                    let is_new = |image: &Image| !old.is_some_and(|o| o.has_same_content(image));
+                    let image = named.filter(is_own).or(guessed.filter(is_own)).filter(is_new);
                     self.load.changes.extend(image.map(Change::Put));
                 }
             },

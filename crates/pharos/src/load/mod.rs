@@ -21,11 +21,11 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirEntryExt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use authority::{Catalog, Change, Image, NameHasher};
+use authority::{Catalog, Change, Image, NameHasher, Placement};
 use wire::Name;
 
 pub use check::Checker;
@@ -33,6 +33,8 @@ use file::{FileOutcome, FileResult, Workbench, stamp_of};
 use merge::{Merge, Scope};
 pub use problems::KnownProblems;
 use problems::{ProblemStore, Room};
+
+use crate::fleet::Placements;
 
 /// Only files with this ending are zones; others may be included by them.
 const ENDING: &str = ".zone";
@@ -45,6 +47,8 @@ const THREADS_MIN: usize = 4;
 pub struct ZoneDirectory {
     path: PathBuf,
     hasher: NameHasher,
+    /// Where zones live; without it they are answered everywhere.
+    placements: Option<Arc<dyn Placements>>,
     names: RandomState,
     /// What is known of each file, in order of the hash of its name.
     files: Vec<FileState>,
@@ -128,11 +132,12 @@ pub struct Summary {
 }
 
 impl ZoneDirectory {
-    /// Nothing read yet.
-    pub fn new(path: PathBuf, hasher: NameHasher) -> Self {
+    /// Nothing read yet. Without `placements` zones are answered everywhere.
+    pub fn new(path: PathBuf, hasher: NameHasher, placements: Option<Arc<dyn Placements>>) -> Self {
         ZoneDirectory {
             path,
             hasher,
+            placements,
             names: RandomState::new(),
             files: Vec::new(),
             sums: Sums::default(),
@@ -158,7 +163,7 @@ impl ZoneDirectory {
                 serving.totals().zones
             )));
         }
-        let results = self.read_all(&names, progress);
+        let results = self.read_all(&names, serving, progress);
         Ok(Merge::new(self, &names, serving, Scope::All).run(results))
     }
 
@@ -166,13 +171,13 @@ impl ZoneDirectory {
     /// zones; the rest of the directory is not looked at, however large it is.
     pub fn load_zones(&mut self, zones: &[String], serving: &Catalog) -> io::Result<Load> {
         let mut names = self.files_of(zones)?;
-        let mut results = self.read_all(&names, &|_, _| {});
+        let mut results = self.read_all(&names, serving, &|_, _| {});
         loop {
             let rivals = self.rivals_of(&results)?;
             if rivals.is_empty() {
                 break;
             }
-            let mut more = self.read_all(&rivals, &|_, _| {});
+            let mut more = self.read_all(&rivals, serving, &|_, _| {});
             more.iter_mut().for_each(|result| result.order += names.len());
             results.append(&mut more);
             names.extend(rivals);
@@ -319,6 +324,7 @@ impl ZoneDirectory {
     fn read_all(
         &self,
         names: &[OsString],
+        serving: &Catalog,
         progress: &(dyn Fn(usize, usize) + Sync),
     ) -> Vec<FileResult> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -330,7 +336,7 @@ impl ZoneDirectory {
         std::thread::scope(|scope| {
             for _ in 0..threads.min(names.len().max(1)) {
                 scope.spawn(|| {
-                    let mut bench = Workbench::new(self, &room);
+                    let mut bench = Workbench::new(self, serving, &room);
                     let mut own = Vec::new();
                     // Files are taken in runs, to keep the threads apart.
                     const RUN: usize = 64;
@@ -362,6 +368,22 @@ impl ZoneDirectory {
         self.includes
             .get(&name)
             .is_none_or(|files| files.iter().all(|(path, stamp)| stamp_of(path) == *stamp))
+    }
+
+    /// Where the zone `origin`, lowered, is answered.
+    fn placement_of(&self, origin: Name<'_>) -> Placement {
+        let placements = self.placements.as_ref();
+        placements.map_or(Placement::Everywhere, |placements| placements.placement_of(origin))
+    }
+
+    /// True if the zone that is served from `file` is served where it shall be.
+    fn is_in_place(&self, file: &FileState, serving: &Catalog) -> bool {
+        if self.placements.is_none() || !file.is_source {
+            return true;
+        }
+        serving
+            .by_hash(file.origin)
+            .is_none_or(|image| image.servers().eq(self.placement_of(image.origin()).servers()))
     }
 
     fn known(&self, name: u64) -> Option<&FileState> {

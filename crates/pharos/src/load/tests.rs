@@ -9,6 +9,7 @@ use tempfile::TempDir;
 
 use super::file::read_whole;
 use super::*;
+use authority::{Shard, ShardServer};
 
 fn zone(origin: &str, address: &str) -> String {
     format!("$ORIGIN {origin}\n$TTL 60\n@ SOA ns host 1 2 3 4 5\n@ NS ns\nns A {address}\n")
@@ -34,9 +35,14 @@ struct Bench {
 impl Bench {
     /// Serves these files.
     fn new(files: &[(&str, String)]) -> Self {
+        Bench::placed(files, None)
+    }
+
+    /// Serves these files where `placements` says.
+    fn placed(files: &[(&str, String)], placements: Option<Arc<dyn Placements>>) -> Self {
         let home = tempfile::tempdir().unwrap();
         let hasher = NameHasher::new([7; 16]);
-        let directory = ZoneDirectory::new(home.path().to_owned(), hasher);
+        let directory = ZoneDirectory::new(home.path().to_owned(), hasher, placements);
         let mut bench = Bench { home, directory, serving: Catalog::default() };
         files.iter().for_each(|(name, text)| bench.write(name, text));
         bench.load();
@@ -81,6 +87,12 @@ impl Bench {
             self.serving.iter().map(|image| format!("{}{}", mark(image), image.origin())).collect();
         zones.sort();
         zones
+    }
+
+    /// The virtual name servers that a zone is served on.
+    fn servers(&self, origin: &str) -> Vec<u16> {
+        let image = self.serving.by_hash(self.directory.origin_of(origin)).unwrap();
+        image.servers().collect()
     }
 
     /// True if the zone is served with the data of `text`.
@@ -446,4 +458,53 @@ fn a_check_finds_two_files_for_one_zone() {
     assert_eq!(check("a.zone"), (true, String::new()), "the same file is no other one");
     assert_eq!(check("other/../a.zone"), (true, String::new()));
     assert_eq!(check("other/a.zone"), (true, String::new()), "nor is one for another server");
+}
+
+/// Shards that move by hand: every zone that a letter starts has the servers
+/// beside it.
+#[derive(Debug, Default)]
+struct Shards(Mutex<HashMap<u8, Vec<u16>>>);
+
+impl Shards {
+    fn set(&self, letter: u8, servers: &[u16]) {
+        self.0.lock().unwrap().insert(letter, servers.to_vec());
+    }
+}
+
+impl Placements for Shards {
+    fn placement_of(&self, origin: Name<'_>) -> Placement {
+        let shards = self.0.lock().unwrap();
+        let Some(numbers) = shards.get(&origin.as_bytes()[1]) else { return Placement::Everywhere };
+        let name = Arc::from(&b"\x02ns\0"[..]);
+        let server = |number: &u16| ShardServer { number: *number, name: Arc::clone(&name) };
+        Placement::Shard(Shard::new(numbers.iter().map(server).collect()).unwrap())
+    }
+}
+
+#[test]
+fn zones_are_served_where_they_live_and_move_without_a_change_of_their_files() {
+    let shards = Arc::new(Shards::default());
+    shards.set(b'a', &[4, 3]);
+    shards.set(b'b', &[5]);
+    let files = [
+        ("a.test.zone", zone("a.test.", "192.0.2.1")),
+        ("b.test.zone", with_error("b.test.")),
+        ("c.test.zone", zone("c.test.", "192.0.2.1")),
+    ];
+    let mut bench = Bench::placed(&files, Some(shards.clone()));
+    assert_eq!(bench.zones(), ["!b.test.", "a.test.", "c.test."]);
+    let servers = |bench: &Bench| ["a.test", "b.test", "c.test"].map(|zone| bench.servers(zone));
+    assert_eq!(servers(&bench), [vec![3, 4], vec![5], vec![]]);
+    let load = bench.load();
+    assert_eq!((load.summary.read, load.summary.updated), (1, 0), "only the bad one");
+    shards.set(b'a', &[3, 6]);
+    shards.set(b'b', &[7]);
+    let load = bench.load_zones(&["c.test"]);
+    assert_eq!((load.summary.read, load.summary.updated), (0, 0), "the others are not asked for");
+    assert_eq!(bench.load_zones(&["a.test"]).summary.updated, 1);
+    assert_eq!(servers(&bench), [vec![3, 6], vec![5], vec![]]);
+    bench.load();
+    assert_eq!(servers(&bench), [vec![3, 6], vec![7], vec![]]);
+    let again = bench.directory.load(&bench.serving, &|_, _| {}).unwrap();
+    assert!(again.changes.is_empty(), "{:?}", again.changes);
 }
