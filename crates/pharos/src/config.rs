@@ -12,10 +12,14 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::fleet::{Family, Fleet, Pool, pool};
+
 /// Where a server listens unless told otherwise.
 pub const LISTEN: &str = "127.0.0.1:5300";
 /// Where the admin HTTP server listens unless told otherwise.
 pub const ADMIN: &str = "127.0.0.1:8053";
+/// The port of virtual name servers unless told otherwise.
+pub const FLEET_PORT: u16 = 5300;
 
 /// Everything a server is told.
 #[derive(Clone, Debug)]
@@ -31,6 +35,7 @@ pub struct Config {
     pub version: Option<String>,
     pub tcp: TcpLimits,
     pub cookies: Cookies,
+    pub fleet: Option<Fleet>,
 }
 
 /// Bounds of connections.
@@ -87,6 +92,7 @@ struct File {
     tcp: FileTcp,
     cookies: FileCookies,
     admin: FileAdmin,
+    fleet: Option<FileFleet>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -128,6 +134,15 @@ struct FileCookies {
 struct FileAdmin {
     listen: Option<String>,
     control: Option<PathBuf>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct FileFleet {
+    pool: Option<String>,
+    pool6: Option<String>,
+    servers: Option<u32>,
+    port: Option<u16>,
 }
 
 /// Reads `file`, lays `flags` over it and checks the whole.
@@ -179,6 +194,7 @@ impl Checks {
         });
         let listen = self.listen(flags, spec.authority.listen);
         let admin = self.admin(flags, spec.admin.listen, &listen);
+        let fleet = spec.fleet.and_then(|spec| self.fleet(&spec, &listen, admin));
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let workers =
             self.pick("--workers", flags.workers, "authority.workers", spec.authority.workers);
@@ -207,6 +223,7 @@ impl Checks {
                     3600..=31 * 24 * 3600,
                 )),
             },
+            fleet,
         }
     }
 
@@ -280,6 +297,63 @@ impl Checks {
             self.problems.push(format!("{what}; accepted: another port for one of them"));
         }
         address.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)))
+    }
+
+    fn fleet(
+        &mut self,
+        spec: &FileFleet,
+        listen: &[Said<SocketAddr>],
+        admin: SocketAddr,
+    ) -> Option<Fleet> {
+        let range = 1..=pool::SERVERS_MAX;
+        let servers =
+            self.within("fleet.servers", spec.servers.unwrap_or(pool::SERVERS), range.clone());
+        let mut pool = Pool::new(servers.clamp(*range.start(), *range.end()));
+        let networks = [
+            (Family::V4, self.in_file("fleet.pool", spec.pool.as_ref())),
+            (Family::V6, self.in_file("fleet.pool6", spec.pool6.as_ref())),
+        ];
+        if networks.iter().all(|(_, said)| said.is_none()) {
+            let place = self.place("fleet");
+            self.problems.push(format!(
+                "{place}: no addresses; accepted: `pool = \"127.53.0.0/21\"`, an IPv6 network as \
+                 `pool6`, or both"
+            ));
+        }
+        for (family, said) in networks {
+            let Some(Said { place, value }) = said else { continue };
+            match pool.with_network(family, value) {
+                Ok(next) => pool = next,
+                Err(problem) => self.problems.push(format!("{place}: {problem}")),
+            }
+        }
+        let fleet = Fleet { pool, port: spec.port.unwrap_or(FLEET_PORT) };
+        self.check_fleet(fleet, listen, admin);
+        Some(fleet)
+    }
+
+    /// The fleet's sockets are for all addresses of the host. Beside them on
+    /// one port there may be single addresses, but not those of the pool.
+    fn check_fleet(&mut self, fleet: Fleet, listen: &[Said<SocketAddr>], admin: SocketAddr) {
+        let place = self.place("fleet");
+        for family in fleet.pool.families() {
+            let all = family.any(fleet.port);
+            for Said { value, .. } in listen.iter().filter(|said| overlap(said.value, all)) {
+                if value.ip().is_unspecified() || fleet.pool.server_of(value.ip()).is_some() {
+                    self.problems.push(format!(
+                        "{place}: {value}, where DNS listens for the host, takes addresses of the \
+                         pool; accepted: another `port`, or single addresses outside of the pool"
+                    ));
+                }
+            }
+            if overlap(admin, all) {
+                self.problems.push(format!(
+                    "{place}: port {} is also where admin HTTP listens ({admin}); accepted: \
+                     another port for one of them",
+                    fleet.port
+                ));
+            }
+        }
     }
 
     fn tcp(&mut self, spec: &FileTcp) -> TcpLimits {
@@ -491,6 +565,41 @@ mod tests {
         check(&["127.0.0.1:0", "127.0.0.1:0"], Some("127.0.0.1:0"), None);
         check(&["127.0.0.1:5"], Some("0.0.0.0:5"), Some("--admin: 0.0.0.0:5 is also where DNS"));
         check(&[ADMIN], None, Some("--listen: 127.0.0.1:8053 is also where admin HTTP listens"));
+    }
+
+    #[test]
+    fn a_fleet_has_a_pool_that_is_its_own() {
+        let check = |fleet: &str, expected: Result<&[&str], &[&str]>| {
+            let flags = Flags { zones: Some("/a".into()), ..Flags::default() };
+            check(&format!("{fleet}\n[authority]\nlisten = ['127.0.0.1:5300']\n"), flags, expected);
+        };
+        check("[fleet]\npool = '127.53.0.0/21'", Ok(&["servers: 2048", "port: 5300"]));
+        check("[fleet]\npool6 = '::1/128'\nservers = 1\nport = 53", Ok(&["v4: None", "port: 53"]));
+        check(
+            "[fleet]\npool = '127.53.0.0/24'\npool6 = '::1/64'",
+            Err(&[
+                "pharos.toml: fleet.pool: `127.53.0.0/24` has 256 addresses for 2048",
+                "pharos.toml: fleet.pool6: `::1/64` is an address inside of a network",
+            ]),
+        );
+        check("[fleet]\nservers = 65537", Err(&["65537 is out of range", "fleet: no addresses"]));
+    }
+
+    #[test]
+    fn a_fleet_shares_its_port_with_single_addresses_at_the_most() {
+        let check = |listen: &str, pool: &str, expected: Result<&[&str], &[&str]>| {
+            let flags = Flags { zones: Some("/a".into()), ..Flags::default() };
+            let authority = format!("[authority]\nlisten = ['{listen}']\n");
+            check(&format!("{authority}[fleet]\nservers = 1\npool = {pool}\n"), flags, expected);
+        };
+        let taken = |listen: &str| format!("{listen}, where DNS listens for the host, takes");
+        check("127.0.0.1:5300", "'127.53.0.0/21'", Ok(&["port: 5300"]));
+        check("127.0.0.1:5300", "'127.0.0.1/32'", Err(&[&taken("127.0.0.1:5300")]));
+        check("127.0.0.1:5300", "'127.0.0.1/32'\nport = 53", Ok(&["port: 53"]));
+        check("0.0.0.0:5300", "'127.53.0.0/21'", Err(&[&taken("0.0.0.0:5300")]));
+        check("[::]:5300", "'127.53.0.0/21'", Ok(&["port: 5300"]));
+        let admin = "fleet: port 8053 is also where admin HTTP listens (127.0.0.1:8053)";
+        check("127.0.0.1:5300", "'127.53.0.0/21'\nport = 8053", Err(&[admin]));
     }
 
     #[test]

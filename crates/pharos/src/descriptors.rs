@@ -36,7 +36,8 @@ pub fn provide(config: &Config) {
 
 /// Files that may be open at once if every bound is reached.
 fn needed(config: &Config) -> u64 {
-    let sockets = config.listen.len() * (config.workers + 1);
+    let fleet = config.fleet.map_or(0, |fleet| fleet.pool.families().count());
+    let sockets = (config.listen.len() + fleet) * (config.workers + 1);
     // Admin HTTP and the control socket, each with its listener.
     let http = 2 * (CONNECTIONS_MAX + 1);
     (config.tcp.connections_max + sockets + http) as u64 + RESERVE

@@ -25,6 +25,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use fleet::Fleet;
 use output::Output;
 use tracing_subscriber::EnvFilter;
 
@@ -136,6 +137,12 @@ fn run(command: Command) -> Result<u8, String> {
                 serve::run(&config, |sockets| {
                     for address in &sockets.addresses {
                         tracing::info!("DNS on {address}, UDP and TCP");
+                    }
+                    if let Some(Fleet { pool, port }) = &sockets.fleet {
+                        let servers = pool.servers();
+                        tracing::info!(
+                            "{servers} virtual name servers on {pool}, port {port}, UDP and TCP"
+                        );
                     }
                     tracing::info!("admin HTTP on http://{}", sockets.admin_address);
                 })

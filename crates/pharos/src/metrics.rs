@@ -36,6 +36,8 @@ pub fn render(server: &Server) -> String {
         "Number of the last change of what is served.",
     );
     page.line("pharos_snapshot_generation", &[], snapshot.generation);
+    page.head("pharos_virtual_servers", "gauge", "Virtual name servers that this host serves now.");
+    page.line("pharos_virtual_servers", &[], snapshot.served.len());
     let (open, refused) = server.tcp.connections();
     page.head("pharos_tcp_connections", "gauge", "Connections open now.");
     page.line("pharos_tcp_connections", &[], open);

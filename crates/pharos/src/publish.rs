@@ -12,12 +12,16 @@ use arc_swap::{ArcSwap, Cache};
 use authority::{Catalog, NameHasher, Settings};
 use base::Generation;
 
+use crate::fleet::Served;
+
 /// Everything an answer depends on besides the question.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     pub generation: Generation,
     pub catalog: Catalog,
     pub settings: Settings,
+    /// The virtual name servers that this host serves; to others it is silent.
+    pub served: Served,
 }
 
 /// The current snapshot, and those that may still be in use.
@@ -35,9 +39,13 @@ pub type View = Cache<Arc<ArcSwap<Snapshot>>, Arc<Snapshot>>;
 
 impl Publisher {
     /// Starts without zones; names will be hashed by `hasher`.
-    pub fn new(hasher: NameHasher, settings: Settings) -> Self {
-        let snapshot =
-            Snapshot { generation: Generation::default(), catalog: Catalog::default(), settings };
+    pub fn new(hasher: NameHasher, settings: Settings, served: Served) -> Self {
+        let snapshot = Snapshot {
+            generation: Generation::default(),
+            catalog: Catalog::default(),
+            settings,
+            served,
+        };
         Publisher {
             current: Arc::new(ArcSwap::from_pointee(snapshot)),
             retired: Mutex::default(),

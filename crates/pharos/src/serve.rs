@@ -19,7 +19,7 @@ use crate::publish::{Publisher, Snapshot};
 use crate::reload::{Reloads, ask_whole};
 use crate::sockets::Sockets;
 use crate::tcp::TcpServer;
-use crate::{admin, descriptors, random, udp};
+use crate::{admin, descriptors, random, tcp, udp};
 
 /// Problems written to the log after one load; the rest is only counted.
 const LOGGED_PROBLEMS_MAX: usize = 200;
@@ -87,7 +87,9 @@ impl Server {
             version: config.version.clone(),
             cookies: first_cookies(&config.cookies)?,
         };
-        let publisher = Arc::new(Publisher::new(hasher, settings));
+        let servers = config.fleet.map_or(0, |fleet| fleet.pool.servers());
+        let served = (0..=u16::MAX).take(servers as usize).collect();
+        let publisher = Arc::new(Publisher::new(hasher, settings, served));
         let counters = AllCounters::default();
         Ok(Arc::new(Server {
             tcp: Arc::new(TcpServer::new(publisher.clone(), config.tcp, &counters)),
@@ -147,11 +149,8 @@ impl Server {
     fn apply(&self, mut load: Load, started: Instant) -> Report {
         let changes = std::mem::take(&mut load.changes);
         if !changes.is_empty() {
-            self.publisher.update(|old| Snapshot {
-                catalog: old.catalog.with(changes),
-                settings: old.settings.clone(),
-                generation: old.generation,
-            });
+            self.publisher
+                .update(|old| Snapshot { catalog: old.catalog.with(changes), ..old.clone() });
         }
         log_problems(&load.problems, load.found);
         let totals = self.publisher.current().catalog.totals();
@@ -367,7 +366,7 @@ fn say_ready(report: &Report, started: Instant) {
     ));
 }
 
-fn start_workers(
+pub fn start_workers(
     server: &Arc<Server>,
     workers: Vec<Vec<udp::Listener>>,
     stop: &Arc<AtomicBool>,
@@ -389,16 +388,16 @@ fn start_workers(
     Ok(threads)
 }
 
-fn start_connections(
+pub fn start_connections(
     server: &Arc<Server>,
     runtime: &Runtime,
-    listeners: Vec<std::net::TcpListener>,
+    listeners: Vec<tcp::Listener>,
 ) -> Result<(), String> {
     let _inside = runtime.enter();
-    for listener in listeners {
-        let listener = tokio::net::TcpListener::from_std(listener)
+    for tcp::Listener { socket, door } in listeners {
+        let socket = tokio::net::TcpListener::from_std(socket)
             .map_err(|error| format!("cannot start: {error}"))?;
-        runtime.spawn(server.tcp.clone().run(listener));
+        runtime.spawn(server.tcp.clone().run(socket, door));
     }
     Ok(())
 }

@@ -4,6 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 
 use crate::config::Config;
+use crate::counters::Via;
+use crate::fleet::{Door, Fleet};
 use crate::{tcp, udp};
 
 /// The sockets of a server, bound before anything is loaded: a busy port is
@@ -11,35 +13,35 @@ use crate::{tcp, udp};
 #[derive(Debug)]
 pub struct Sockets {
     pub workers: Vec<Vec<udp::Listener>>,
-    pub tcp: Vec<std::net::TcpListener>,
+    pub tcp: Vec<tcp::Listener>,
     pub admin: std::net::TcpListener,
     pub addresses: Vec<SocketAddr>,
+    /// With the port that it has.
+    pub fleet: Option<Fleet>,
     pub admin_address: SocketAddr,
 }
 
 impl Sockets {
     /// Binds everything that `config` names.
     pub fn bind(config: &Config) -> Result<Self, String> {
-        let mut workers: Vec<Vec<udp::Listener>> = (0..config.workers).map(|_| vec![]).collect();
-        let mut tcp = Vec::new();
+        check_free(config)?;
+        let mut doors = Doors::new(config);
         let mut addresses = Vec::new();
         for &wanted in &config.listen {
-            let failed = |what: &str, error: io::Error| explain_bind(what, wanted, &error);
-            let listener = tcp::bind(wanted).map_err(|error| failed("TCP", error))?;
-            // Port 0: UDP takes the port that TCP was given.
-            let address = listener.local_addr().map_err(|error| failed("TCP", error))?;
-            // Without this a second server would silently share the port.
-            udp::check_free(address).map_err(|error| failed("UDP", error))?;
-            for own in &mut workers {
-                own.push(udp::Listener::bind(address).map_err(|error| failed("UDP", error))?);
+            addresses.push(doors.open(wanted, Door::Host)?);
+        }
+        let mut fleet = config.fleet;
+        if let Some(Fleet { pool, port }) = &mut fleet {
+            for family in pool.families() {
+                // Port 0: the second family takes the port that the first got.
+                *port = doors.open(family.any(*port), Door::Fleet(*pool))?.port();
             }
-            tcp.push(listener);
-            addresses.push(address);
         }
         let admin = tcp::bind(config.admin)
             .map_err(|error| explain_bind("admin HTTP", config.admin, &error))?;
         let admin_address = admin.local_addr().unwrap_or(config.admin);
-        Ok(Sockets { workers, tcp, admin, addresses, admin_address })
+        let Doors { workers, tcp, .. } = doors;
+        Ok(Sockets { workers, tcp, admin, addresses, fleet, admin_address })
     }
 
     /// Says what may surprise whoever runs this server.
@@ -63,6 +65,64 @@ impl Sockets {
                  zones; 127.0.0.1 or [::1] keeps it to this one"
             );
         }
+    }
+}
+
+/// Says whether nobody else answers where `config` says. Before anything is
+/// bound: where a fleet shares a port with single addresses, our own sockets
+/// would be in the way.
+fn check_free(config: &Config) -> Result<(), String> {
+    let fleet = config.fleet.iter().flat_map(|fleet| {
+        fleet.pool.families().map(|family| (family.any(fleet.port), Door::Fleet(fleet.pool)))
+    });
+    let listen = config.listen.iter().map(|address| (*address, Door::Host));
+    for (address, door) in listen.chain(fleet).filter(|(address, _)| address.port() != 0) {
+        let failed = |via, error| explain_bind(name_of(door, via), address, &error);
+        tcp::check_free(address).map_err(|error| failed(Via::Tcp, error))?;
+        udp::check_free(address).map_err(|error| failed(Via::Udp, error))?;
+    }
+    Ok(())
+}
+
+/// Sockets for DNS, while they are being bound.
+struct Doors {
+    workers: Vec<Vec<udp::Listener>>,
+    tcp: Vec<tcp::Listener>,
+    /// Sockets for all addresses and for single ones may have the same port.
+    shares_ports: bool,
+}
+
+impl Doors {
+    fn new(config: &Config) -> Self {
+        let workers = (0..config.workers).map(|_| Vec::new()).collect();
+        Doors { workers, tcp: Vec::new(), shares_ports: config.fleet.is_some() }
+    }
+
+    /// Binds `wanted`, which is free; returns the address that it is.
+    fn open(&mut self, wanted: SocketAddr, door: Door) -> Result<SocketAddr, String> {
+        let failed = |via, error| explain_bind(name_of(door, via), wanted, &error);
+        let listener = tcp::Listener::bind(wanted, door, self.shares_ports)
+            .map_err(|error| failed(Via::Tcp, error))?;
+        // Port 0: UDP takes the port that TCP was given.
+        let address = listener.socket.local_addr().map_err(|error| failed(Via::Tcp, error))?;
+        if wanted.port() == 0 {
+            udp::check_free(address).map_err(|error| failed(Via::Udp, error))?;
+        }
+        for own in &mut self.workers {
+            let listener = udp::Listener::bind(address, door);
+            own.push(listener.map_err(|error| failed(Via::Udp, error))?);
+        }
+        self.tcp.push(listener);
+        Ok(address)
+    }
+}
+
+fn name_of(door: Door, via: Via) -> &'static str {
+    match (door, via) {
+        (Door::Host, Via::Udp) => "UDP",
+        (Door::Host, Via::Tcp) => "TCP",
+        (Door::Fleet(_), Via::Udp) => "UDP of the fleet",
+        (Door::Fleet(_), Via::Tcp) => "TCP of the fleet",
     }
 }
 

@@ -16,11 +16,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use authority::respond::{Arrival, Context, Scratch, Transport, respond};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout_at;
+use wire::DropReason;
 
 use crate::config::TcpLimits;
 use crate::counters::{AllCounters, Counters, Via};
+use crate::fleet::Door;
 use crate::publish::Publisher;
 
 /// Octets of a message with its length in front.
@@ -72,19 +74,10 @@ impl TcpServer {
     }
 
     /// Accepts connections for as long as the program runs.
-    pub async fn run(self: Arc<Self>, listener: TcpListener) {
+    pub async fn run(self: Arc<Self>, listener: TcpListener, door: Door) {
         loop {
             match listener.accept().await {
-                Ok((stream, from)) => {
-                    if let Some(place) = Place::take(&self, source_of(from.ip())) {
-                        let _ = stream.set_nodelay(true);
-                        let server = self.clone();
-                        tokio::spawn(async move {
-                            let _ = server.serve(stream, from.ip()).await;
-                            drop(place);
-                        });
-                    }
-                }
+                Ok((stream, from)) => self.take_in(stream, from.ip(), door),
                 // Out of descriptors or memory: give others time to end.
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
@@ -94,8 +87,32 @@ impl TcpServer {
         }
     }
 
-    /// Answers the questions of one connection until it ends.
-    async fn serve<S>(&self, mut stream: S, from: IpAddr) -> io::Result<()>
+    /// Serves a connection if it may come in and there is a place for it; else
+    /// closes it.
+    fn take_in(self: &Arc<Self>, stream: TcpStream, from: IpAddr, door: Door) {
+        let snapshot = self.publisher.current();
+        let address = || stream.local_addr().ok().map(|address| address.ip());
+        let server = match door.admit(&snapshot.served, address) {
+            Ok(server) => server,
+            Err(reason) => return self.count_drop(reason),
+        };
+        let Some(place) = Place::take(self, source_of(from)) else { return };
+        let _ = stream.set_nodelay(true);
+        let own = self.clone();
+        tokio::spawn(async move {
+            let _ = own.serve(stream, from, server).await;
+            drop(place);
+        });
+    }
+
+    fn count_drop(&self, reason: DropReason) {
+        let _turn = self.writing.lock();
+        self.counters.drops[reason as usize].add(1);
+    }
+
+    /// Answers the questions of one connection until it ends. They are all
+    /// for the virtual name server that it was made to, if that is one.
+    async fn serve<S>(&self, mut stream: S, from: IpAddr, server: Option<u16>) -> io::Result<()>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
@@ -115,7 +132,7 @@ impl TcpServer {
             while let Some(frame) = frame_at(&received, at) {
                 let start = at + 2;
                 at = start + frame;
-                if !self.answer(&received[start..at], from, &mut answers) {
+                if !self.answer(&received[start..at], from, server, &mut answers) {
                     return Ok(());
                 }
                 if answers.len() >= GATHER_LEN {
@@ -156,13 +173,24 @@ impl TcpServer {
     }
 
     /// Appends the answer to `request`; false if the connection must end.
-    fn answer(&self, request: &[u8], from: IpAddr, answers: &mut Vec<u8>) -> bool {
+    fn answer(
+        &self,
+        request: &[u8],
+        from: IpAddr,
+        server: Option<u16>,
+        answers: &mut Vec<u8>,
+    ) -> bool {
         thread_local! {
             static DESK: RefCell<(Scratch, Vec<u8>)> =
                 RefCell::new((Scratch::default(), vec![0; FRAME_LEN_MAX]));
         }
         let started = Instant::now();
         let snapshot = self.publisher.current();
+        // The host may have dropped the server since the connection was made.
+        if server.is_some_and(|server| !snapshot.served.contains(server)) {
+            self.count_drop(DropReason::NotServed);
+            return false;
+        }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let context = Context {
             catalog: &snapshot.catalog,
@@ -172,7 +200,7 @@ impl TcpServer {
         };
         let idle_100ms = (self.limits.idle.as_millis() / 100).min(u128::from(u16::MAX)) as u16;
         DESK.with_borrow_mut(|(scratch, out)| {
-            let arrival = Arrival::new(from, Transport::Tcp { idle_100ms });
+            let arrival = Arrival { from, server, transport: Transport::Tcp { idle_100ms } };
             let outcome = respond(&context, scratch, request, arrival, out);
             let _turn = self.writing.lock();
             self.counters.count(request.len(), scratch.query.qtype, &outcome);
@@ -238,14 +266,50 @@ impl Drop for Place {
     }
 }
 
+/// A socket that takes connections, and whose questions they may carry.
+#[derive(Debug)]
+pub struct Listener {
+    pub socket: std::net::TcpListener,
+    pub door: Door,
+}
+
+impl Listener {
+    /// Binds `address` for DNS. With `shares_port` another socket of this
+    /// process may have the same port, for all addresses while this one is for
+    /// one, or the other way round; each gets what is for it.
+    pub fn bind(address: SocketAddr, door: Door, shares_port: bool) -> io::Result<Self> {
+        let socket = new_socket(address)?;
+        // A port that the system chooses is shared with nobody.
+        if shares_port && address.port() != 0 {
+            socket.set_reuse_port(true)?;
+        }
+        door.keep(&socket, address)?;
+        Ok(Listener { socket: listen(socket, address)?, door })
+    }
+}
+
 /// Binds `address` for connections.
 pub fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    listen(new_socket(address)?, address)
+}
+
+/// Says whether nobody else takes connections at `address`. SO_REUSEPORT, which
+/// sharing a port needs, would let a second server of the same user do so.
+pub fn check_free(address: SocketAddr) -> io::Result<()> {
+    new_socket(address)?.bind(&address.into())
+}
+
+fn new_socket(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
     socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+fn listen(socket: Socket, address: SocketAddr) -> io::Result<std::net::TcpListener> {
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
@@ -254,6 +318,7 @@ pub fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fleet::Served;
     use authority::{NameHasher, Settings};
     use tokio::io::DuplexStream;
     use tokio::task::JoinHandle;
@@ -267,13 +332,14 @@ mod tests {
     /// octets that nobody reads, and how long the server kept it.
     fn connect(held_len: usize) -> (DuplexStream, JoinHandle<Duration>) {
         let settings = Settings { udp_payload: 1232, identity: None, version: None, cookies: None };
-        let publisher = Arc::new(Publisher::new(NameHasher::new([7; 16]), settings));
+        let publisher =
+            Arc::new(Publisher::new(NameHasher::new([7; 16]), settings, Served::default()));
         let limits = TcpLimits { connections_max: 1, per_source_max: 1, idle: IDLE, total: TOTAL };
         let server = TcpServer::new(publisher, limits, &AllCounters::default());
         let (client, own) = tokio::io::duplex(held_len);
         let serving = tokio::spawn(async move {
             let started = tokio::time::Instant::now();
-            let _ = server.serve(own, IpAddr::from([127, 0, 0, 1])).await;
+            let _ = server.serve(own, IpAddr::from([127, 0, 0, 1]), None).await;
             started.elapsed()
         });
         (client, serving)

@@ -85,12 +85,19 @@ pub enum DropReason {
     NoPort,
     /// Longer than any question: not even read whole.
     Long,
+    /// Sent to a virtual name server that the host does not serve.
+    NotServed,
 }
 
 impl DropReason {
     /// Every reason, for counters.
-    pub const ALL: [DropReason; 4] =
-        [DropReason::Short, DropReason::IsAnswer, DropReason::NoPort, DropReason::Long];
+    pub const ALL: [DropReason; 5] = [
+        DropReason::Short,
+        DropReason::IsAnswer,
+        DropReason::NoPort,
+        DropReason::Long,
+        DropReason::NotServed,
+    ];
 
     /// The name used in metrics.
     pub fn name(self) -> &'static str {
@@ -99,6 +106,7 @@ impl DropReason {
             DropReason::IsAnswer => "is_answer",
             DropReason::NoPort => "no_port",
             DropReason::Long => "long",
+            DropReason::NotServed => "not_served",
         }
     }
 }

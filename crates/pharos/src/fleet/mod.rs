@@ -1,10 +1,81 @@
 //! Virtual name servers: many addresses, one host.
+//!
+//! A fleet has up to 65536 virtual name servers. Each has an address of its
+//! own, and a zone is answered on the few of its shard, so that a flood on one
+//! zone reaches no more than those. This module is what the sockets need of
+//! it: which address is which server ([`pool`]), which of them this host
+//! serves now ([`served`]), and what keeps the sockets from being anything
+//! else ([`filter`]).
+
+pub mod filter;
+pub mod pool;
+pub mod served;
+
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 
 use authority::Placement;
-use wire::Name;
+use socket2::Socket;
+use wire::{DropReason, Name};
+
+pub use pool::{Family, Pool};
+pub use served::Served;
+
+/// The virtual name servers that a host may have.
+#[derive(Clone, Copy, Debug)]
+pub struct Fleet {
+    pub pool: Pool,
+    /// UDP and TCP; 0 takes a free one.
+    pub port: u16,
+}
 
 /// Knows where zones live. Whoever reads zones asks for each.
 pub trait Placements: std::fmt::Debug + Send + Sync {
     /// Where the zone `origin`, lowered, is answered.
     fn placement_of(&self, origin: Name<'_>) -> Placement;
+}
+
+/// Whose questions a socket takes.
+#[derive(Clone, Copy, Debug)]
+pub enum Door {
+    /// Those to an address of the host, where every zone is answered.
+    Host,
+    /// Those to virtual name servers.
+    Fleet(Pool),
+}
+
+impl Door {
+    /// Keeps a socket that is not bound yet to what it is for.
+    pub fn keep(&self, socket: &Socket, address: SocketAddr) -> io::Result<()> {
+        let Door::Fleet(pool) = self else { return Ok(()) };
+        let family = if address.is_ipv4() { Family::V4 } else { Family::V6 };
+        match pool.range(family) {
+            Some((first, last)) => {
+                socket.attach_filter(&filter::only(first, last)).map_err(|error| {
+                    io::Error::other(format!("the system takes no filter for it: {error}"))
+                })
+            }
+            None => Err(io::Error::other("the pool has no such addresses")),
+        }
+    }
+
+    /// Which virtual name server a question was sent to, if it may come in.
+    /// The kernel's filter lets no address outside of the pool pass; it does
+    /// not know which servers the host has now.
+    #[inline]
+    pub fn admit(
+        &self,
+        served: &Served,
+        destination: impl FnOnce() -> Option<IpAddr>,
+    ) -> Result<Option<u16>, DropReason> {
+        let Door::Fleet(pool) = self else { return Ok(None) };
+        let server = destination().and_then(|address| pool.server_of(address));
+        match server {
+            Some(server) if served.contains(server) => Ok(Some(server)),
+            _ => Err(DropReason::NotServed),
+        }
+    }
 }

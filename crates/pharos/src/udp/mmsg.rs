@@ -132,6 +132,16 @@ impl Batch {
         Some((&self.received[start..start + len], from, &mut self.sent[out..out + self.send_len]))
     }
 
+    /// The address that the `index`th question was sent to; `None` if it was
+    /// not asked for when receiving.
+    #[inline]
+    pub fn destination(&self, index: usize) -> Option<IpAddr> {
+        match self.receive_headers[index].msg_hdr.msg_controllen {
+            0 => None,
+            _ => read_destination(&self.controls[index]),
+        }
+    }
+
     /// Says that the first `len` octets of the `index`th answer are to be sent.
     #[inline]
     pub fn push_answer(&mut self, index: usize, len: usize) {
@@ -199,6 +209,27 @@ fn forget_interface(control: &mut [u64; CONTROL_LEN / 8]) {
         libc::IPPROTO_IP => control[2] &= !LOWER,
         libc::IPPROTO_IPV6 => control[4] &= !LOWER,
         _ => {}
+    }
+}
+
+/// The address that the ancillary data of a question names. Its form stands
+/// at [`forget_interface`]; in an in_pktinfo, the address in the header comes
+/// last, behind the one that an answer leaves from.
+#[inline]
+fn read_destination(control: &[u64; CONTROL_LEN / 8]) -> Option<IpAddr> {
+    let words = control.map(u64::to_ne_bytes);
+    let [a, b, c, d, e, f, g, h] = words[1];
+    let level = i32::from_ne_bytes([a, b, c, d]);
+    match (level, i32::from_ne_bytes([e, f, g, h])) {
+        (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+            let octets: [u8; 4] = *words[3].first_chunk()?;
+            Some(Ipv4Addr::from(octets).into())
+        }
+        (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+            let octets: [u8; 16] = words[2..4].as_flattened().try_into().ok()?;
+            Some(Ipv6Addr::from(octets).into())
+        }
+        _ => None,
     }
 }
 

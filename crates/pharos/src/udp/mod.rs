@@ -20,6 +20,7 @@ use authority::respond::{Arrival, Context, Scratch, Transport, approach};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::counters::Counters;
+use crate::fleet::{Door, Served};
 use crate::publish::{Publisher, View};
 use mmsg::{Batch, Waiter, set_int};
 
@@ -37,10 +38,11 @@ pub const RECEIVE_BUFFER_LEN: usize = 4 << 20;
 /// How often an idle thread looks for a stop or a newer snapshot.
 const IDLE: Duration = Duration::from_millis(500);
 
-/// One thread's socket for one address.
+/// One thread's socket for one address, or for those of a fleet.
 #[derive(Debug)]
 pub struct Listener {
     socket: UdpSocket,
+    door: Door,
     /// The socket takes datagrams for any address of the host, so each answer
     /// must be told which one to leave from.
     with_destination: bool,
@@ -48,7 +50,7 @@ pub struct Listener {
 
 impl Listener {
     /// Binds `address`. Other listeners may bind it too and share its load.
-    pub fn bind(address: SocketAddr) -> io::Result<Self> {
+    pub fn bind(address: SocketAddr, door: Door) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
         socket.set_reuse_port(true)?;
         if address.is_ipv6() {
@@ -80,8 +82,9 @@ impl Listener {
                 libc::IPV6_PMTUDISC_OMIT,
             ),
         };
+        door.keep(&socket, address)?;
         socket.bind(&address.into())?;
-        Ok(Listener { socket: socket.into(), with_destination })
+        Ok(Listener { socket: socket.into(), door, with_destination })
     }
 
     /// Octets that the kernel holds for this socket. It says twice as many,
@@ -157,6 +160,13 @@ impl AsRawFd for Listener {
     }
 }
 
+/// Who may come in, for one batch.
+#[derive(Clone, Copy)]
+struct Entry<'s> {
+    door: &'s Door,
+    served: &'s Served,
+}
+
 /// What a thread works with.
 struct Desk {
     batch: Batch,
@@ -184,8 +194,9 @@ impl Desk {
             settings: &snapshot.settings,
             now_secs: unix_secs(),
         };
+        let entry = Entry { door: &listener.door, served: &snapshot.served };
         for start in (0..count).step_by(GROUP_LEN) {
-            self.answer_group(&context, start..count.min(start + GROUP_LEN));
+            self.answer_group(&context, entry, start..count.min(start + GROUP_LEN));
         }
         let failed = self.batch.send(socket);
         self.counters.send_errors.add(failed as u64);
@@ -196,7 +207,7 @@ impl Desk {
     /// that the memory their answers need is on its way before the first is
     /// written.
     #[inline]
-    fn answer_group(&mut self, context: &Context<'_>, group: Range<usize>) {
+    fn answer_group(&mut self, context: &Context<'_>, entry: Entry<'_>, group: Range<usize>) {
         for (index, scratch) in group.clone().zip(&mut self.scratches) {
             if let Some((request, ..)) = self.batch.message(index) {
                 scratch.read(context.hasher, request);
@@ -204,6 +215,13 @@ impl Desk {
         }
         approach(context.catalog, &self.scratches[..group.len()]);
         for (index, scratch) in group.zip(&mut self.scratches) {
+            let server = match entry.door.admit(entry.served, || self.batch.destination(index)) {
+                Ok(server) => server,
+                Err(reason) => {
+                    self.counters.drops[reason as usize].add(1);
+                    continue;
+                }
+            };
             let Some((request, from, out)) = self.batch.message(index) else {
                 self.counters.drops[wire::DropReason::Long as usize].add(1);
                 continue;
@@ -212,7 +230,7 @@ impl Desk {
                 self.counters.drops[wire::DropReason::NoPort as usize].add(1);
                 continue;
             }
-            let arrival = Arrival::new(from.ip(), Transport::Udp);
+            let arrival = Arrival { from: from.ip(), server, transport: Transport::Udp };
             let outcome = scratch.answer(context, request, arrival, out);
             self.counters.count(request.len(), scratch.query.qtype, &outcome);
             if outcome.len > 0 {
