@@ -298,7 +298,8 @@ impl Change {
         }
     }
 
-    fn origin(&self) -> &[u8] {
+    /// The name of the zone, lowered, in wire form.
+    pub fn origin(&self) -> &[u8] {
         match self {
             Change::Put(image) => image.origin().as_bytes(),
             Change::Remove { origin, .. } => origin,

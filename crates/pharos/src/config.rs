@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::fleet::{Family, Fleet, Pool, pool};
+use crate::fleet::assignments::Shape;
+use crate::fleet::{Family, Fleet, Placing, Pool, pool};
 
 /// Where a server listens unless told otherwise.
 pub const LISTEN: &str = "127.0.0.1:5300";
@@ -20,6 +21,12 @@ pub const LISTEN: &str = "127.0.0.1:5300";
 pub const ADMIN: &str = "127.0.0.1:8053";
 /// The port of virtual name servers unless told otherwise.
 pub const FLEET_PORT: u16 = 5300;
+/// Stripes of a fleet, servers of a shard, and servers that two shards share
+/// at the most, unless told otherwise.
+pub const FLEET_SHAPE: [u32; 3] = [4, 4, 2];
+/// How long the shard of a zone that went is kept for it unless told
+/// otherwise: longer than resolvers remember the delegation.
+pub const GRACE_HOURS: u64 = 7 * 24;
 
 /// Everything a server is told.
 #[derive(Clone, Debug)]
@@ -36,6 +43,8 @@ pub struct Config {
     pub tcp: TcpLimits,
     pub cookies: Cookies,
     pub fleet: Option<Fleet>,
+    /// Where zones live on the fleet; without it each is answered on all of it.
+    pub placing: Option<Placing>,
 }
 
 /// Bounds of connections.
@@ -143,6 +152,13 @@ struct FileFleet {
     pool6: Option<String>,
     servers: Option<u32>,
     port: Option<u16>,
+    stripes: Option<u32>,
+    size: Option<u32>,
+    overlap: Option<u32>,
+    domains: Option<Vec<String>>,
+    state: Option<PathBuf>,
+    map: Option<PathBuf>,
+    grace_hours: Option<u64>,
 }
 
 /// Reads `file`, lays `flags` over it and checks the whole.
@@ -192,13 +208,23 @@ impl Checks {
             );
             PathBuf::new()
         });
-        let listen = self.listen(flags, spec.authority.listen);
+        let listen = match (&spec.fleet, &spec.authority.listen) {
+            // A fleet has its own addresses.
+            (Some(_), None) if flags.listen.is_empty() => Vec::new(),
+            _ => self.listen(flags, spec.authority.listen),
+        };
         let admin = self.admin(flags, spec.admin.listen, &listen);
-        let fleet = spec.fleet.and_then(|spec| self.fleet(&spec, &listen, admin));
+        let name = self.pick("--identity", flags.identity.clone(), "node.name", spec.node.name);
+        let identity = self.text(name);
+        let (fleet, placing) = match spec.fleet {
+            Some(spec) => {
+                (self.fleet(&spec, &listen, admin), Some(self.placing(&spec, identity.as_deref())))
+            }
+            None => (None, None),
+        };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let workers =
             self.pick("--workers", flags.workers, "authority.workers", spec.authority.workers);
-        let name = self.pick("--identity", flags.identity.clone(), "node.name", spec.node.name);
         Config {
             listen: listen.into_iter().map(|said| said.value).collect(),
             zones,
@@ -211,7 +237,7 @@ impl Checks {
                 spec.authority.udp_payload.unwrap_or(1232),
                 512..=4096,
             ),
-            identity: self.text(name),
+            identity,
             version: self.text(self.in_file("authority.version", spec.authority.version)),
             tcp: self.tcp(&spec.tcp),
             cookies: Cookies {
@@ -224,6 +250,7 @@ impl Checks {
                 )),
             },
             fleet,
+            placing,
         }
     }
 
@@ -330,6 +357,55 @@ impl Checks {
         let fleet = Fleet { pool, port: spec.port.unwrap_or(FLEET_PORT) };
         self.check_fleet(fleet, listen, admin);
         Some(fleet)
+    }
+
+    fn placing(&mut self, spec: &FileFleet, identity: Option<&str>) -> Placing {
+        let [stripes, size, overlap] = FLEET_SHAPE;
+        let shape = Shape {
+            servers: spec.servers.unwrap_or(pool::SERVERS),
+            stripes: spec.stripes.unwrap_or(stripes),
+            size: spec.size.unwrap_or(size),
+            overlap: spec.overlap.unwrap_or(overlap),
+        };
+        if let Err(problem) = shape.design(&shuffle::Key::PUBLIC) {
+            self.problems.push(format!("{}: {problem}", self.place("fleet")));
+        }
+        let domains = spec.domains.clone().unwrap_or_default();
+        if domains.len() != shape.stripes as usize {
+            self.problems.push(format!(
+                "{}: {} domains for {} stripes; accepted: one for each, as in `domains = \
+                 [\"ns-a.example\", …]`: the name servers of a stripe are called ns-0, ns-1 and \
+                 so on there",
+                self.place("fleet.domains"),
+                domains.len(),
+                shape.stripes
+            ));
+        }
+        let state = spec.state.clone().unwrap_or_else(|| {
+            self.problems.push(format!(
+                "{}: missing; accepted: a file that this server alone writes, where it keeps \
+                 which zone lives on which shard, as in `state = \"/var/lib/pharos/fleet\"`",
+                self.place("fleet.state")
+            ));
+            PathBuf::new()
+        });
+        if spec.map.is_some() && identity.is_none() {
+            self.problems.push(format!(
+                "{}: a map of hosts needs the name of this one; accepted: `name = \"…\"` under \
+                 [node]",
+                self.place("fleet.map")
+            ));
+        }
+        let hours = spec.grace_hours.unwrap_or(GRACE_HOURS);
+        let hours = self.within("fleet.grace_hours", hours, 0..=24 * 365);
+        Placing {
+            shape,
+            domains,
+            state,
+            map: spec.map.clone(),
+            host: identity.unwrap_or("this host").to_owned(),
+            grace: Duration::from_secs(3600 * hours),
+        }
     }
 
     /// The fleet's sockets are for all addresses of the host. Beside them on
@@ -567,11 +643,32 @@ mod tests {
         check(&[ADMIN], None, Some("--listen: 127.0.0.1:8053 is also where admin HTTP listens"));
     }
 
+    /// What a fleet needs besides its addresses.
+    const ONE_STRIPE: &str =
+        "stripes = 1\nsize = 1\noverlap = 0\ndomains = ['ns.test']\nstate = '/state'\n";
+
+    #[test]
+    fn a_fleet_is_told_how_zones_are_placed() {
+        let check = |fleet: &str, expected: Result<&[&str], &[&str]>| {
+            let flags = Flags { zones: Some("/a".into()), ..Flags::default() };
+            check(&format!("[fleet]\npool = '127.53.0.0/21'\n{fleet}"), flags, expected);
+        };
+        let good = "state = '/s'\ndomains = ['a.test', 'b.test', 'c.test', 'd.test']\n";
+        check(good, Ok(&["stripes: 4, size: 4, overlap: 2", "grace: 604800s", "listen: []"]));
+        check("", Err(&["fleet.domains: 0 domains for 4 stripes", "fleet.state: missing"]));
+        let five = "fleet: shards of 5 workers that have no stripe in common need 5 groups";
+        check(&format!("{good}size = 5"), Err(&[five]));
+        check(&format!("{good}overlap = 4"), Err(&["nearest possible: an overlap of 3"]));
+        check(&format!("{good}map = '/m'"), Err(&["fleet.map: a map of hosts needs the name"]));
+        check(&format!("{good}grace_hours = 9000"), Err(&["9000 is out of range"]));
+    }
+
     #[test]
     fn a_fleet_has_a_pool_that_is_its_own() {
         let check = |fleet: &str, expected: Result<&[&str], &[&str]>| {
             let flags = Flags { zones: Some("/a".into()), ..Flags::default() };
-            check(&format!("{fleet}\n[authority]\nlisten = ['127.0.0.1:5300']\n"), flags, expected);
+            let rest = format!("{ONE_STRIPE}[authority]\nlisten = ['127.0.0.1:5300']\n");
+            check(&format!("{fleet}\n{rest}"), flags, expected);
         };
         check("[fleet]\npool = '127.53.0.0/21'", Ok(&["servers: 2048", "port: 5300"]));
         check("[fleet]\npool6 = '::1/128'\nservers = 1\nport = 53", Ok(&["v4: None", "port: 53"]));
@@ -590,7 +687,8 @@ mod tests {
         let check = |listen: &str, pool: &str, expected: Result<&[&str], &[&str]>| {
             let flags = Flags { zones: Some("/a".into()), ..Flags::default() };
             let authority = format!("[authority]\nlisten = ['{listen}']\n");
-            check(&format!("{authority}[fleet]\nservers = 1\npool = {pool}\n"), flags, expected);
+            let fleet = format!("[fleet]\nservers = 1\npool = {pool}\n{ONE_STRIPE}");
+            check(&format!("{authority}{fleet}"), flags, expected);
         };
         let taken = |listen: &str| format!("{listen}, where DNS listens for the host, takes");
         check("127.0.0.1:5300", "'127.53.0.0/21'", Ok(&["port: 5300"]));

@@ -44,12 +44,34 @@ impl Socket {
         self.ask("GET", path, "")
     }
 
+    /// What a page says that is not in JSON.
+    pub fn get_text(&self, path: &str) -> Result<String, String> {
+        let (is_good, body) = self.exchange("GET", path, "")?;
+        if is_good {
+            return Ok(body);
+        }
+        let value: Option<Value> = serde_json::from_str(&body).ok();
+        let error = value.as_ref().and_then(|value| value["error"].as_str());
+        Err(error.unwrap_or(&body).to_owned())
+    }
+
     pub fn post(&self, path: &str, body: &str) -> Result<Value, String> {
         self.ask("POST", path, body)
     }
 
-    /// One request, one answer, over a connection of its own.
     fn ask(&self, method: &str, path: &str, body: &str) -> Result<Value, String> {
+        let (is_good, body) = self.exchange(method, path, body)?;
+        let value: Value = serde_json::from_str(&body)
+            .map_err(|_| format!("the server did not understand: {}", body.trim()))?;
+        if is_good {
+            return Ok(value);
+        }
+        Err(value["error"].as_str().unwrap_or(&body).to_owned())
+    }
+
+    /// One request, one answer, over a connection of its own: whether it went
+    /// well, and what was said.
+    fn exchange(&self, method: &str, path: &str, body: &str) -> Result<(bool, String), String> {
         let socket = self.control.clone().unwrap_or_else(default_control);
         check_control_directory(&socket)?;
         let failed = |error: std::io::Error| {
@@ -71,12 +93,7 @@ impl Socket {
         let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(|| {
             format!("the server at {} ended the connection without an answer", socket.display())
         })?;
-        let value: Value = serde_json::from_str(body)
-            .map_err(|_| format!("the server did not understand: {}", body.trim()))?;
-        if head.starts_with("HTTP/1.1 200") {
-            return Ok(value);
-        }
-        Err(value["error"].as_str().unwrap_or(body).to_owned())
+        Ok((head.starts_with("HTTP/1.1 200"), body.to_owned()))
     }
 
     /// Prints `value`, for machines or for people.
@@ -135,6 +152,27 @@ pub fn show_zone(out: &mut Output, zone: &Value) -> io::Result<()> {
         number("names"),
         if zone["signed"] == true { "  signed" } else { "" }
     )
+}
+
+/// A zone with the delegation to paste at a registrar.
+pub fn show_zone_whole(out: &mut Output, zone: &Value) -> io::Result<()> {
+    show_zone(out, zone)?;
+    let Some(servers) = zone["servers"].as_array() else { return Ok(()) };
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let name = text(&zone["name"]);
+    writeln!(out, "\n; shard {}; the delegation, for the registrar:", zone["shard"])?;
+    for server in servers {
+        writeln!(out, "{name} 172800 IN NS {}", text(&server["name"]))?;
+    }
+    writeln!(out, "; the name servers' own addresses, where the registrar asks for them:")?;
+    for server in servers {
+        for address in server["addresses"].as_array().into_iter().flatten() {
+            let address = text(address);
+            let rtype = if address.contains(':') { "AAAA" } else { "A" };
+            writeln!(out, "{} 172800 IN {rtype} {address}", text(&server["name"]))?;
+        }
+    }
+    Ok(())
 }
 
 /// What `pharos zone check --json` prints of a file.

@@ -73,6 +73,9 @@ enum Command {
     /// Look after zones
     #[command(subcommand)]
     Zone(ZoneCommand),
+    /// Look after the virtual name servers of a running server
+    #[command(subcommand)]
+    Fleet(fleet::command::FleetCommand),
     /// Plan and examine shuffle shards; needs no server
     #[command(subcommand)]
     Shard(shard::ShardCommand),
@@ -150,6 +153,7 @@ fn run(command: Command) -> Result<u8, String> {
         }
         Command::Dev { flags } => dev::run(flags),
         Command::Zone(command) => run_zone(command),
+        Command::Fleet(command) => fleet::command::run(command),
         Command::Shard(command) => shard::run(command),
     }
 }
@@ -203,7 +207,7 @@ fn run_zone(command: ZoneCommand) -> Result<u8, String> {
         }
         ZoneCommand::Show { zone, socket } => {
             let zone = socket.get(&control::zone_path(&zone))?;
-            socket.print(&zone, control::show_zone)?;
+            socket.print(&zone, control::show_zone_whole)?;
             Ok(0)
         }
     }

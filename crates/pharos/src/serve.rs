@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use authority::{NameHasher, Problems, Settings};
+use authority::{Change, NameHasher, Problems, Settings};
 use serde::{Serialize, Serializer};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -13,7 +13,7 @@ use wire::{CookieSecrets, Secret};
 
 use crate::config::{Config, Cookies};
 use crate::counters::{AllCounters, Via};
-use crate::fleet::Placements;
+use crate::fleet::{FleetState, Placements};
 use crate::load::{KnownProblems, Load, Summary, ZoneDirectory};
 use crate::publish::{Publisher, Snapshot};
 use crate::reload::{Reloads, ask_whole};
@@ -35,6 +35,8 @@ pub struct Server {
     pub reloads: Reloads,
     directory: Mutex<ZoneDirectory>,
     loads: Mutex<Loads>,
+    /// Shards and servers, if zones are placed on a fleet.
+    pub fleet: Option<Arc<FleetState>>,
     cookies: Cookies,
     ready: AtomicBool,
 }
@@ -87,9 +89,21 @@ impl Server {
             version: config.version.clone(),
             cookies: first_cookies(&config.cookies)?,
         };
-        let servers = config.fleet.map_or(0, |fleet| fleet.pool.servers());
-        let served = (0..=u16::MAX).take(servers as usize).collect();
+        let fleet = match (&config.placing, config.fleet) {
+            (Some(placing), Some(fleet)) => {
+                Some(Arc::new(FleetState::open(placing, fleet, hasher)?))
+            }
+            _ => None,
+        };
+        let servers = config.fleet.map_or(0, |fleet| fleet.pool.servers() as usize);
+        let all = || (0..=u16::MAX).take(servers).collect();
+        let served = fleet.as_ref().map_or_else(all, |fleet| fleet.served());
         let publisher = Arc::new(Publisher::new(hasher, settings, served));
+        if let Some(fleet) = &fleet {
+            let own = fleet.own_zones(hasher)?.into_iter().map(Change::Put).collect();
+            publisher.update(|old| Snapshot { catalog: old.catalog.with(own), ..old.clone() });
+        }
+        let placements = placements.or_else(|| fleet.clone().map(|fleet| fleet as _));
         let counters = AllCounters::default();
         Ok(Arc::new(Server {
             tcp: Arc::new(TcpServer::new(publisher.clone(), config.tcp, &counters)),
@@ -98,6 +112,7 @@ impl Server {
             reloads: Reloads::default(),
             directory: Mutex::new(ZoneDirectory::new(config.zones.clone(), hasher, placements)),
             loads: Mutex::default(),
+            fleet,
             cookies: config.cookies.clone(),
             ready: AtomicBool::new(false),
         }))
@@ -143,7 +158,45 @@ impl Server {
             error.to_string()
         })?;
         drop(serving);
-        Ok(self.apply(load, started))
+        // On disk before it is served.
+        if let Some(fleet) = &self.fleet
+            && let Err(error) = fleet.assignments.commit()
+        {
+            directory.distrust();
+            lock(&self.loads).failed += 1;
+            return Err(error);
+        }
+        let touched = zones_of(&load, !zones.is_empty());
+        let mut report = self.apply(load, started);
+        if let Some(fleet) = &self.fleet {
+            report.problems.extend(self.settle(fleet, touched.as_deref()));
+        }
+        Ok(report)
+    }
+
+    /// Takes the map of hosts as it is now, and frees the shards of zones that
+    /// are gone; returns what did not work. The zones are served all the same.
+    fn settle(&self, fleet: &FleetState, zones: Option<&[Vec<u8>]>) -> Vec<String> {
+        let map = match zones {
+            None => fleet.refresh_map(),
+            Some(_) => Ok(()),
+        };
+        let catalog = &self.publisher.current().catalog;
+        let is_there = |hash| catalog.by_hash(hash).is_some();
+        let settled = fleet.assignments.settle(zones, is_there, unix_secs());
+        self.publish_served(fleet);
+        let problems: Vec<String> = [map.err(), settled.err()].into_iter().flatten().collect();
+        problems.iter().for_each(|problem| tracing::error!("{problem}"));
+        problems
+    }
+
+    /// Answers on the servers that the fleet gives this host now.
+    pub fn publish_served(&self, fleet: &FleetState) {
+        let served = fleet.served();
+        if self.publisher.current().served != served {
+            tracing::info!(servers = served.len(), "virtual name servers served here");
+            self.publisher.update(|old| Snapshot { served, ..old.clone() });
+        }
     }
 
     fn apply(&self, mut load: Load, started: Instant) -> Report {
@@ -200,6 +253,15 @@ impl Server {
         });
         Ok(())
     }
+}
+
+/// The zones that a load changed, if it was one of some zones alone.
+fn zones_of(load: &Load, is_partial: bool) -> Option<Vec<Vec<u8>>> {
+    is_partial.then(|| load.changes.iter().map(|change| change.origin().to_vec()).collect())
+}
+
+fn unix_secs() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// Gives the calling thread the lowest priority: a reload must not take the
@@ -296,6 +358,8 @@ pub fn run(config: &Config, announce: impl FnOnce(&Sockets)) -> Result<u8, Strin
     let mut signals = runtime.block_on(async { Signals::watch() })?;
     descriptors::provide(config);
     let sockets = Sockets::bind(config)?;
+    // Its port is known now, also if the system chose it.
+    let config = &Config { fleet: sockets.fleet, ..config.clone() };
     let server = Server::new(config, None)?;
     announce(&sockets);
     sockets.log_surprises();

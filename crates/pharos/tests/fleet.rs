@@ -4,6 +4,7 @@
 mod common;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::Path;
 use std::process::Output;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use common::{PATIENCE, Server, exchange_udp, frame, question, read_frame, write_
 
 /// How long a test waits for what must not come.
 const SILENCE: Duration = Duration::from_millis(300);
+const REFUSED: u8 = 5;
 const ANSWER: Option<&[u8; 4]> = Some(&[192, 0, 2, 9]);
 
 /// A port that nobody has now.
@@ -19,11 +21,20 @@ fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
+/// The configuration of a fleet with its state in `home`.
+fn fleet_config(home: &Path, port: u16, servers: u32, pool: &str) -> String {
+    format!(
+        "[fleet]\npool = \"{pool}\"\nservers = {servers}\nport = {port}\nstate = {:?}\n\
+         grace_hours = 0\ndomains = [\"a.ns.test\", \"b.ns.test\", \"c.ns.test\", \"d.ns.test\"]\n",
+        home.join("fleet")
+    )
+}
+
 /// A server with 16 virtual name servers from 127.53.9.0 on.
 fn start(port: u16, flags: &[&str]) -> Result<Server, Output> {
     let home = write_zones(&[("a.test.zone", &zone("a.test.", 1, "192.0.2.9"))]);
     let config = home.path().join("pharos.toml");
-    let fleet = format!("[fleet]\npool = \"127.53.9.0/24\"\nservers = 16\nport = {port}\n");
+    let fleet = fleet_config(home.path(), port, 16, "127.53.9.0/24");
     std::fs::write(&config, fleet).unwrap();
     let flags = [&["--config", config.to_str().unwrap()], flags].concat();
     Server::start_in(home, &flags)
@@ -43,24 +54,71 @@ fn check_answers(address: SocketAddr) {
     assert_eq!(ask_tcp(address).last_chunk(), ANSWER, "{address}");
 }
 
-fn check_silent(address: SocketAddr) {
+fn check_silent_udp(address: SocketAddr) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.send_to(&question("www.a.test"), address).unwrap();
     socket.set_read_timeout(Some(SILENCE)).unwrap();
     assert!(socket.recv(&mut [0; 512]).is_err(), "{address}");
+}
+
+fn check_silent(address: SocketAddr) {
+    check_silent_udp(address);
     assert!(TcpStream::connect_timeout(&address, SILENCE).is_err(), "{address}");
 }
 
+fn json(server: &Server, args: &[&str]) -> serde_json::Value {
+    let output = server.pharos(&[args, &["--json"]].concat());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?}: {said}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The port of the fleet.
+fn fleet_port(server: &Server) -> u16 {
+    json(server, &["fleet", "show"])["port"].as_u64().unwrap() as u16
+}
+
+/// The virtual name servers of a zone.
+fn shard(server: &Server, zone: &str) -> Vec<u8> {
+    let zone = json(server, &["zone", "show", zone]);
+    zone["servers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|s| s["number"].as_u64().unwrap() as u8)
+        .collect()
+}
+
+/// Asks the virtual name server `number`: the code of its answer.
+fn rcode_at(number: u8, port: u16, name: &str) -> u8 {
+    exchange_udp(SocketAddr::from(([127, 53, 9, number], port)), &question(name))[3] & 0xf
+}
+
 #[test]
-fn virtual_servers_answer_and_the_rest_of_the_host_does_not() {
-    let server = start(0, &[]).ok().unwrap();
+fn a_zone_answers_on_its_servers_and_the_rest_of_the_host_does_not() {
+    let server = start(0, &["--listen", "127.0.0.1:0"]).ok().unwrap();
     let log = server.log();
-    let said = "16 virtual name servers on 127.53.9.0 to 127.53.9.15, port ";
-    let rest = log.split_once(said).unwrap_or_else(|| panic!("{log}")).1;
-    let port = rest.split(',').next().unwrap().parse().unwrap();
+    assert!(log.contains("16 virtual name servers on 127.53.9.0 to 127.53.9.15, port "), "{log}");
+    let port = fleet_port(&server);
+    let own = shard(&server, "a.test");
+    assert_eq!(own.len(), 4);
     let at = |ip: [u8; 4]| SocketAddr::from((ip, port));
-    for last in [0, 7, 15] {
-        check_answers(at([127, 53, 9, last]));
+    for number in 0..16 {
+        match own.contains(&number) {
+            true => check_answers(at([127, 53, 9, number])),
+            false => assert_eq!(rcode_at(number, port, "www.a.test"), REFUSED),
+        }
+    }
+    // The NS records are the shard, and the names lead to the addresses.
+    let show = server.pharos(&["zone", "show", "a.test"]);
+    let show = String::from_utf8_lossy(&show.stdout);
+    let stripe = |number: u8| ["a", "b", "c", "d"][usize::from(number / 4)];
+    for number in &own {
+        let name = format!("ns-{number}.{}.ns.test", stripe(*number));
+        assert!(show.contains(&format!("a.test. 172800 IN NS {name}.\n")), "{show}");
+        assert!(show.contains(&format!("{name}. 172800 IN A 127.53.9.{number}\n")), "{show}");
+        let answer = exchange_udp(at([127, 53, 9, 0]), &question(&name));
+        assert_eq!(answer.last_chunk(), Some(&[127, 53, 9, *number]));
     }
     check_silent(at([127, 53, 9, 16]));
     check_silent(at([127, 53, 8, 255]));
@@ -77,7 +135,8 @@ fn a_fleet_and_single_addresses_share_a_port() {
     let own = format!("127.0.0.1:{port}");
     let server = start(port, &["--listen", &own]).unwrap_or_else(|output| panic!("{output:?}"));
     check_answers(own.parse().unwrap());
-    check_answers(SocketAddr::from(([127, 53, 9, 3], port)));
+    let number = shard(&server, "a.test")[0];
+    check_answers(SocketAddr::from(([127, 53, 9, number], port)));
     check_silent(SocketAddr::from(([127, 0, 0, 2], port)));
     // A second one is noticed, with a fleet and without.
     let other = format!("127.0.0.3:{port}");
@@ -89,6 +148,93 @@ fn a_fleet_and_single_addresses_share_a_port() {
     }
     drop(server);
     start(port, &["--listen", &own]).unwrap_or_else(|output| panic!("{output:?}"));
+}
+
+#[test]
+fn zones_keep_their_shards_through_kills_and_free_them_when_they_go() {
+    let mut server = start(0, &["--listen", "127.0.0.1:0"]).ok().unwrap();
+    let files = |name: &str| server.zones().join(name);
+    let (b, c) = (files("b.test.zone"), files("c.test.zone"));
+    std::fs::write(&b, zone("b.test.", 1, "192.0.2.9")).unwrap();
+    assert!(server.pharos(&["zone", "reload", "b.test"]).status.success());
+    let before = (shard(&server, "a.test"), shard(&server, "b.test"));
+    let shared = before.0.iter().filter(|number| before.1.contains(number)).count();
+    assert!(shared <= 2, "{before:?}");
+    server.signal("KILL");
+    server.child.wait().unwrap();
+    let home = std::mem::replace(&mut server.home, tempfile::tempdir().unwrap());
+    let config = home.path().join("pharos.toml");
+    let flags = ["--config", config.to_str().unwrap(), "--listen", "127.0.0.1:0"];
+    let server = Server::start_in(home, &flags).unwrap_or_else(|output| panic!("{output:?}"));
+    assert_eq!((shard(&server, "a.test"), shard(&server, "b.test")), before);
+    // Without a grace period the next zone gets the shard of one that went.
+    std::fs::remove_file(&b).unwrap();
+    assert!(server.pharos(&["zone", "reload"]).status.success());
+    assert_eq!(json(&server, &["fleet", "show"])["zones"], 1);
+    std::fs::write(&c, zone("c.test.", 1, "192.0.2.9")).unwrap();
+    assert!(server.pharos(&["zone", "reload"]).status.success());
+    assert_eq!(shard(&server, "c.test"), before.1);
+    assert_eq!(shard(&server, "a.test"), before.0);
+}
+
+#[test]
+fn servers_move_between_hosts_without_touching_zones() {
+    let home = write_zones(&[("a.test.zone", &zone("a.test.", 1, "192.0.2.9"))]);
+    let (config, map) = (home.path().join("pharos.toml"), home.path().join("map.toml"));
+    let text = fleet_config(home.path(), 0, 16, "127.53.9.0/24");
+    let node = "[node]\nname = 'here'\n";
+    std::fs::write(&config, format!("{text}map = {map:?}\n{node}")).unwrap();
+    let write_map = |generation: u32, here: &str, there: &str| {
+        let hosts = format!("here = [{here}]\nthere = [{there}]\n");
+        std::fs::write(&map, format!("generation = {generation}\n[hosts]\n{hosts}")).unwrap();
+    };
+    write_map(1, "'0-15'", "");
+    let flags = ["--config", config.to_str().unwrap(), "--listen", "127.0.0.1:0"];
+    let server = Server::start_in(home, &flags).unwrap_or_else(|output| panic!("{output:?}"));
+    let (port, own) = (fleet_port(&server), shard(&server, "a.test"));
+    let at = |number: u8| SocketAddr::from(([127, 53, 9, number], port));
+    check_answers(at(own[0]));
+    write_map(2, "", "'0-15'");
+    assert!(server.pharos(&["zone", "reload"]).status.success());
+    own.iter().for_each(|number| check_silent_udp(at(*number)));
+    write_map(3, "'0-15'", "");
+    assert!(server.pharos(&["zone", "reload"]).status.success());
+    own.iter().for_each(|number| check_answers(at(*number)));
+    assert_eq!(shard(&server, "a.test"), own);
+    // An older map changes nothing, and is told.
+    write_map(2, "", "'0-15'");
+    let output = server.pharos(&["zone", "reload"]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("an older map of generation 2"), "{said}");
+    check_answers(at(own[0]));
+}
+
+#[test]
+fn a_drill_shows_that_only_one_zone_is_gone() {
+    let names: Vec<String> = (0..40).map(|number| format!("z{number}.test")).collect();
+    let home = write_zones(&[]);
+    for name in &names {
+        let file = home.path().join("zones").join(format!("{name}.zone"));
+        std::fs::write(file, zone(&format!("{name}."), 1, "192.0.2.9")).unwrap();
+    }
+    let config = home.path().join("pharos.toml");
+    std::fs::write(&config, fleet_config(home.path(), 0, 32, "127.53.10.0/24")).unwrap();
+    let flags = ["--config", config.to_str().unwrap(), "--listen", "127.0.0.1:0"];
+    let server = Server::start_in(home, &flags).unwrap_or_else(|output| panic!("{output:?}"));
+    let found = json(&server, &["fleet", "drill", "z7.test"]);
+    assert_eq!((&found["zone_is_silent"], &found["answered"]), (&true.into(), &39.into()));
+    let shared: Vec<u64> =
+        serde_json::from_value(found["others_by_servers_shared"].clone()).unwrap();
+    assert!(shared[1] + shared[2] > 0 && shared[3] + shared[4] == 0, "{found}");
+    assert_eq!(json(&server, &["fleet", "show"])["off"], serde_json::json!([]));
+    // It fails when it should: with all servers of another zone off as well.
+    assert!(server.pharos(&["fleet", "off", "--zone", "z8.test"]).status.success());
+    let output = server.pharos(&["fleet", "drill", "z7.test"]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(!output.status.success() && said.contains("LOST     z8.test."), "{said}");
+    let refused = server.pharos(&["fleet", "drill", "a.ns.test"]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("is answered on every server"), "{said}");
 }
 
 #[test]

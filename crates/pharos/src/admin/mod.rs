@@ -2,6 +2,7 @@
 //! socket in the file system that only the server's own user can open.
 
 mod connections;
+mod fleet;
 mod socket;
 
 use std::path::Path;
@@ -54,7 +55,10 @@ pub async fn start(
     let routes = reading().with_state(desk.clone());
     tokio::spawn(connections::serve(listener, routes, READING_TIME_MAX));
     Ok(control.map(|(listener, place)| {
-        let routes = reading().route("/v1/reload", post(reload_zones)).with_state(desk);
+        let routes = reading()
+            .route("/v1/reload", post(reload_zones))
+            .route("/v1/fleet/switch", post(fleet::switch))
+            .with_state(desk);
         tokio::spawn(connections::serve(listener, routes, CONTROL_TIME_MAX));
         place
     }))
@@ -68,14 +72,16 @@ fn reading() -> Router<Desk> {
         // Names of zones may have slashes (RFC 2317).
         .route("/v1/zones/{*zone}", get(show_zone))
         .route("/v1/problems", get(list_problems))
+        .route("/v1/fleet", get(fleet::show))
+        .route("/v1/fleet/shards", get(fleet::export))
         .fallback(async || {
-            let text = "no such page; there are /healthz, /metrics, /v1/zones, /v1/zones/NAME and \
-                        /v1/problems";
+            let text = "no such page; there are /healthz, /metrics, /v1/zones, /v1/zones/NAME, \
+                        /v1/problems, /v1/fleet and /v1/fleet/shards";
             error(StatusCode::NOT_FOUND, text)
         })
         .method_not_allowed_fallback(async || {
             let text = "this page is not for that method; accepted: GET, and POST for /v1/reload \
-                        on the control socket";
+                        and /v1/fleet/switch on the control socket";
             error(StatusCode::METHOD_NOT_ALLOWED, text)
         })
 }
@@ -112,10 +118,15 @@ struct ZoneView {
     records: usize,
     memory_bytes: usize,
     signed: bool,
+    /// The number of its shard, if it lives on one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shard: Option<u64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    servers: Vec<fleet::ServerView>,
 }
 
 impl ZoneView {
-    fn new(image: &Image) -> Self {
+    fn new(image: &Image, server: &Server) -> Self {
         let is_broken = image.is_broken();
         ZoneView {
             name: image.origin().to_string(),
@@ -125,6 +136,8 @@ impl ZoneView {
             records: image.records(),
             memory_bytes: image.memory_len(),
             signed: image.is_signed(),
+            shard: server.fleet.as_ref().and_then(|f| f.assignments.index_of(image.origin())),
+            servers: fleet::servers_of(server, image),
         }
     }
 }
@@ -190,7 +203,8 @@ fn list(server: &Server, limit: usize, after: Option<&[u8]>) -> Value {
     }
     rest.sort_unstable_by(order);
     let next = rest.last().filter(|_| !is_last).map(|image| image.origin().to_string());
-    let zones: Vec<ZoneView> = rest.into_iter().map(ZoneView::new).collect();
+    let view = |image| ZoneView::new(image, server);
+    let zones: Vec<ZoneView> = rest.into_iter().map(view).collect();
     json!({ "zones": zones, "total": snapshot.catalog.totals().zones, "next_after": next })
 }
 
@@ -205,7 +219,7 @@ async fn show_zone(
     };
     let hash = server.publisher.hasher().name(wire::Name::from_trusted(&name));
     match server.publisher.current().catalog.get(&name, hash) {
-        Some(image) => Json(ZoneView::new(image)).into_response(),
+        Some(image) => Json(ZoneView::new(image, &server)).into_response(),
         None => error(StatusCode::NOT_FOUND, format!("no zone {zone} here")),
     }
 }

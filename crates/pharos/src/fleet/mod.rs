@@ -2,14 +2,25 @@
 //!
 //! A fleet has up to 65536 virtual name servers. Each has an address of its
 //! own, and a zone is answered on the few of its shard, so that a flood on one
-//! zone reaches no more than those. This module is what the sockets need of
-//! it: which address is which server ([`pool`]), which of them this host
-//! serves now ([`served`]), and what keeps the sockets from being anything
-//! else ([`filter`]).
+//! zone reaches no more than those.
+//!
+//! The sockets need to know which address is which server ([`pool`]), which of
+//! them this host serves now ([`served`]), and what keeps them from being
+//! anything else ([`filter`]). Zones need their shards ([`assignments`]), whose
+//! servers have names ([`names`]) in zones of the fleet's own ([`own_zones`]).
+//! [`state`] holds it together: which host has which servers ([`map`]), and
+//! which are switched off.
 
+pub mod assignments;
+pub mod command;
+pub mod drill;
 pub mod filter;
+pub mod map;
+pub mod names;
+pub mod own_zones;
 pub mod pool;
 pub mod served;
+pub mod state;
 
 #[cfg(test)]
 mod tests;
@@ -23,6 +34,7 @@ use wire::{DropReason, Name};
 
 pub use pool::{Family, Pool};
 pub use served::Served;
+pub use state::{FleetState, Placing};
 
 /// The virtual name servers that a host may have.
 #[derive(Clone, Copy, Debug)]
@@ -34,8 +46,9 @@ pub struct Fleet {
 
 /// Knows where zones live. Whoever reads zones asks for each.
 pub trait Placements: std::fmt::Debug + Send + Sync {
-    /// Where the zone `origin`, lowered, is answered.
-    fn placement_of(&self, origin: Name<'_>) -> Placement;
+    /// Where the zone `origin`, lowered, is answered; an error says why it
+    /// cannot be.
+    fn placement_of(&self, origin: Name<'_>) -> Result<Placement, String>;
 }
 
 /// Whose questions a socket takes.

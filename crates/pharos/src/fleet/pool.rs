@@ -87,6 +87,11 @@ impl Pool {
         v4.into_iter().chain(v6)
     }
 
+    /// All addresses of a server.
+    pub fn addresses_of(&self, server: u16) -> impl Iterator<Item = IpAddr> {
+        self.families().filter_map(move |family| self.address_of(server, family))
+    }
+
     /// The server that has this address.
     #[inline]
     pub fn server_of(&self, address: IpAddr) -> Option<u16> {

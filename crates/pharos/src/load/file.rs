@@ -127,11 +127,12 @@ impl<'d> Workbench<'d> {
                 state.is_bad = true;
                 let broken = |origin: Vec<u8>| {
                     let origin = Name::from_trusted(&origin);
-                    Image::broken(origin, &directory.placement_of(origin), &directory.hasher)
+                    let placement = directory.placement_of(origin).ok()?;
+                    Some(Image::broken(origin, &placement, &directory.hasher))
                 };
                 FileOutcome::Bad {
-                    named: origin_of(&self.records).map(broken),
-                    guessed: fallback.map(broken),
+                    named: origin_of(&self.records).and_then(broken),
+                    guessed: fallback.and_then(broken),
                 }
             }
         };
@@ -148,12 +149,16 @@ impl<'d> Workbench<'d> {
 
     /// Compiles the records, for where their zone lives.
     fn compile(&mut self, problems: &mut Problems) -> Option<Image> {
-        let placement = match self.directory.placements {
-            None => Placement::Everywhere,
-            Some(_) => origin_of(&self.records).map_or(Placement::Everywhere, |origin| {
-                self.directory.placement_of(Name::from_trusted(&origin))
-            }),
+        let placement = match (&self.directory.placements, origin_of(&self.records)) {
+            (Some(placements), Some(origin)) => {
+                placements.placement_of(Name::from_trusted(&origin))
+            }
+            _ => Ok(Placement::Everywhere),
         };
+        let placement = placement.unwrap_or_else(|problem| {
+            problems.error(Position::default(), problem, "a fleet with room for the zone");
+            Placement::Everywhere
+        });
         self.compiler.compile(&mut self.records, &placement, problems)
     }
 }

@@ -371,9 +371,17 @@ impl ZoneDirectory {
     }
 
     /// Where the zone `origin`, lowered, is answered.
-    fn placement_of(&self, origin: Name<'_>) -> Placement {
-        let placements = self.placements.as_ref();
-        placements.map_or(Placement::Everywhere, |placements| placements.placement_of(origin))
+    fn placement_of(&self, origin: Name<'_>) -> Result<Placement, String> {
+        match &self.placements {
+            Some(placements) => placements.placement_of(origin),
+            None => Ok(Placement::Everywhere),
+        }
+    }
+
+    /// Forgets when files changed last: what was made of them was not served
+    /// after all, so the next load reads them again.
+    pub fn distrust(&mut self) {
+        self.files.iter_mut().for_each(|file| file.stamp = 0);
     }
 
     /// True if the zone that is served from `file` is served where it shall be.
@@ -381,9 +389,11 @@ impl ZoneDirectory {
         if self.placements.is_none() || !file.is_source {
             return true;
         }
-        serving
-            .by_hash(file.origin)
-            .is_none_or(|image| image.servers().eq(self.placement_of(image.origin()).servers()))
+        let is_there = |image: &Image| {
+            let placement = self.placement_of(image.origin());
+            placement.is_ok_and(|placement| image.servers().eq(placement.servers()))
+        };
+        serving.by_hash(file.origin).is_none_or(is_there)
     }
 
     fn known(&self, name: u64) -> Option<&FileState> {

@@ -472,12 +472,14 @@ impl Shards {
 }
 
 impl Placements for Shards {
-    fn placement_of(&self, origin: Name<'_>) -> Placement {
+    fn placement_of(&self, origin: Name<'_>) -> Result<Placement, String> {
         let shards = self.0.lock().unwrap();
-        let Some(numbers) = shards.get(&origin.as_bytes()[1]) else { return Placement::Everywhere };
+        let Some(numbers) = shards.get(&origin.as_bytes()[1]) else {
+            return Ok(Placement::Everywhere);
+        };
         let name = Arc::from(&b"\x02ns\0"[..]);
         let server = |number: &u16| ShardServer { number: *number, name: Arc::clone(&name) };
-        Placement::Shard(Shard::new(numbers.iter().map(server).collect()).unwrap())
+        Ok(Placement::Shard(Shard::new(numbers.iter().map(server).collect()).unwrap()))
     }
 }
 

@@ -1,0 +1,121 @@
+//! Pages about virtual name servers.
+
+use std::fmt::Write;
+use std::net::IpAddr;
+
+use authority::Image;
+use axum::Json;
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{FromRequest, Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
+use wire::Name;
+
+use super::connections::REQUEST_TIME_MAX;
+use super::{Desk, Shared, error};
+use crate::fleet::FleetState;
+use crate::serve::Server;
+
+/// A name server of a zone.
+#[derive(Debug, Serialize)]
+pub struct ServerView {
+    number: u16,
+    name: String,
+    addresses: Vec<IpAddr>,
+}
+
+/// The name servers that a zone lives on; none if it is answered everywhere.
+pub fn servers_of(server: &Server, image: &Image) -> Vec<ServerView> {
+    let Some(fleet) = &server.fleet else { return Vec::new() };
+    let view = |number| ServerView {
+        number,
+        name: fleet.assignments.names().text(number),
+        addresses: fleet.fleet.pool.addresses_of(number).collect(),
+    };
+    image.servers().map(view).collect()
+}
+
+pub async fn show(State(Desk { server, .. }): Shared) -> Response {
+    match &server.fleet {
+        Some(fleet) => Json(fleet.status()).into_response(),
+        None => no_fleet(),
+    }
+}
+
+fn no_fleet() -> Response {
+    let text = "this server has no fleet: every zone is answered on every address; [fleet] in the \
+                configuration makes one";
+    error(StatusCode::NOT_FOUND, text)
+}
+
+/// All zones and their servers, as CSV.
+pub async fn export(State(desk): Shared) -> Response {
+    let Some(fleet) = desk.server.fleet.clone() else { return no_fleet() };
+    let Ok(Ok(turn)) = timeout(REQUEST_TIME_MAX, desk.listing.acquire_owned()).await else {
+        return error(StatusCode::SERVICE_UNAVAILABLE, "other lists are being made; try again");
+    };
+    // The work keeps its turn even if nobody waits for it any more.
+    let work = move || {
+        let text = shards_as_csv(&fleet);
+        drop(turn);
+        text
+    };
+    match tokio::task::spawn_blocking(work).await {
+        Ok(Ok(text)) => ([("content-type", "text/csv")], text).into_response(),
+        Ok(Err(text)) => error(StatusCode::INTERNAL_SERVER_ERROR, text),
+        Err(_) => error(StatusCode::INTERNAL_SERVER_ERROR, "the list could not be made"),
+    }
+}
+
+fn shards_as_csv(fleet: &FleetState) -> Result<String, String> {
+    let mut text = String::new();
+    fleet.assignments.each_zone(|zone, (number, gone_secs)| {
+        if gone_secs != 0 {
+            return;
+        }
+        // A comma in a name is written with a backslash and would still be one.
+        let name = Name::from_trusted(zone).to_string().replace('"', "\"\"");
+        match name.contains([',', '"']) {
+            true => drop(write!(text, "\"{name}\"")),
+            false => text.push_str(&name),
+        }
+        for server in fleet.assignments.servers_of(number) {
+            let _ = write!(text, ",{server}");
+        }
+        text.push('\n');
+    })?;
+    Ok(text)
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Switch {
+    off: Vec<u16>,
+    on: Vec<u16>,
+}
+
+/// Switches servers off and on; all on if none is named.
+pub async fn switch(State(Desk { server, .. }): Shared, request: Request) -> Response {
+    let Some(fleet) = &server.fleet else { return no_fleet() };
+    let body = timeout(REQUEST_TIME_MAX, Json::from_request(request, &())).await;
+    let wanted: Result<Json<Switch>, JsonRejection> = match body {
+        Ok(wanted) => wanted,
+        Err(_) => return error(StatusCode::REQUEST_TIMEOUT, "the request did not end"),
+    };
+    let Switch { off, on } = match wanted {
+        Ok(Json(switch)) => switch,
+        Err(rejection) => {
+            let what = rejection.body_text();
+            let text = format!("{what}; accepted: {{\"off\": [NUMBER, …], \"on\": [NUMBER, …]}}");
+            return error(StatusCode::BAD_REQUEST, text);
+        }
+    };
+    if let Err(text) = fleet.switch(&off, &on) {
+        return error(StatusCode::BAD_REQUEST, text);
+    }
+    tracing::warn!(?off, ?on, "virtual name servers were switched");
+    server.publish_served(fleet);
+    Json(fleet.status()).into_response()
+}

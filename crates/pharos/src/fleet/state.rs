@@ -1,0 +1,248 @@
+//! A host's view of its fleet: the shards of its zones, the servers that the
+//! map gives it, and those that are switched off.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use authority::{Image, NameHasher, Placement};
+use serde::Serialize;
+use wire::Name;
+
+use super::assignments::{Assignments, Shape, Usage};
+use super::map::HostMap;
+use super::names::ServerNames;
+use super::{Fleet, Placements, Served, own_zones};
+
+/// How zones are placed on the servers of a fleet.
+#[derive(Clone, Debug)]
+pub struct Placing {
+    pub shape: Shape,
+    /// One for each stripe.
+    pub domains: Vec<String>,
+    /// Where the shards of the zones are kept.
+    pub state: PathBuf,
+    /// Which host has which servers; without it this one has all.
+    pub map: Option<PathBuf>,
+    /// What this host is called there.
+    pub host: String,
+    /// How long the shard of a zone that went is kept for it.
+    pub grace: Duration,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct FleetState {
+    pub assignments: Assignments,
+    pub fleet: Fleet,
+    placing: Placing,
+    servers: Mutex<Servers>,
+}
+
+#[derive(Debug, Default)]
+struct Servers {
+    map: Option<HostMap>,
+    /// Switched off in a drill. Not kept: a restart switches them on.
+    off: BTreeSet<u16>,
+}
+
+/// What `pharos fleet show` tells.
+#[derive(Clone, Debug, Serialize)]
+pub struct Status {
+    #[serde(flatten)]
+    pub shape: Shape,
+    pub pool: String,
+    pub port: u16,
+    pub host: String,
+    pub generation: Option<u64>,
+    /// Servers that this host answers on.
+    pub serving: usize,
+    pub off: Vec<u16>,
+    #[serde(flatten)]
+    pub usage: Usage,
+}
+
+impl FleetState {
+    /// Opens what is kept, and reads the map.
+    pub fn open(placing: &Placing, fleet: Fleet, hasher: NameHasher) -> Result<Self, String> {
+        let stripe_of = stripes(&placing.shape);
+        let names = ServerNames::new(&placing.domains, stripe_of)?;
+        let assignments =
+            Assignments::open(&placing.state, placing.shape, names, placing.grace, hasher)?;
+        let servers = Mutex::default();
+        let state = FleetState { assignments, fleet, placing: placing.clone(), servers };
+        state.refresh_map()?;
+        Ok(state)
+    }
+
+    /// The zones of the fleet's own names.
+    pub fn own_zones(&self, hasher: NameHasher) -> Result<Vec<Image>, String> {
+        own_zones::compile(self.assignments.names(), &self.fleet.pool, hasher)
+    }
+
+    /// Reads the map again. Newer is applied, equal is already done, older is
+    /// refused; on an error the servers stay as they are.
+    pub fn refresh_map(&self) -> Result<(), String> {
+        let Some(path) = &self.placing.map else { return Ok(()) };
+        let map = HostMap::read(path, self.placing.shape.servers)?;
+        let host = &self.placing.host;
+        if map.servers_of(host).is_none() {
+            let known: Vec<&str> = map.hosts().collect();
+            return Err(format!(
+                "{}: no host `{host}`; the map has {}, and [node] name says who this is",
+                path.display(),
+                known.join(", ")
+            ));
+        }
+        let mut servers = self.servers();
+        let known = self.assignments.generation()?;
+        let is_other = servers.map.as_ref().is_some_and(|old| *old != map);
+        if map.generation < known || (map.generation == known && is_other) {
+            let kind = if is_other && map.generation == known { "another" } else { "an older" };
+            return Err(format!(
+                "{}: {kind} map of generation {}, and generation {known} was taken already; \
+                 nothing was changed: give the new map a higher generation",
+                path.display(),
+                map.generation
+            ));
+        }
+        if map.generation > known {
+            self.assignments.keep_generation(map.generation)?;
+        }
+        servers.map = Some(map);
+        Ok(())
+    }
+
+    /// The servers that this host answers on now.
+    pub fn served(&self) -> Served {
+        let servers = self.servers();
+        let is_on = |server: &u16| !servers.off.contains(server);
+        match servers.map.as_ref().and_then(|map| map.servers_of(&self.placing.host)) {
+            Some(own) => own.iter().copied().filter(is_on).collect(),
+            None => {
+                (0..=u16::MAX).take(self.placing.shape.servers as usize).filter(is_on).collect()
+            }
+        }
+    }
+
+    /// Switches servers off and on again; all on if both are empty.
+    pub fn switch(&self, off: &[u16], on: &[u16]) -> Result<(), String> {
+        let count = self.placing.shape.servers;
+        if let Some(server) = off.iter().chain(on).find(|server| u32::from(**server) >= count) {
+            return Err(format!(
+                "no server {server} in a fleet of {count}; accepted: 0 to {}",
+                count - 1
+            ));
+        }
+        let mut servers = self.servers();
+        if off.is_empty() && on.is_empty() {
+            servers.off.clear();
+        }
+        servers.off.extend(off);
+        servers.off.retain(|server| !on.contains(server));
+        Ok(())
+    }
+
+    pub fn status(&self) -> Status {
+        let serving = self.served().len();
+        let servers = self.servers();
+        Status {
+            shape: self.placing.shape,
+            pool: self.fleet.pool.to_string(),
+            port: self.fleet.port,
+            host: self.placing.host.clone(),
+            generation: servers.map.as_ref().map(|map| map.generation),
+            serving,
+            off: servers.off.iter().copied().collect(),
+            usage: self.assignments.usage(),
+        }
+    }
+
+    /// What a poisoned lock guards here is whole: nothing panics half-way.
+    fn servers(&self) -> MutexGuard<'_, Servers> {
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The stripe of each server, as the design divides them.
+fn stripes(shape: &Shape) -> Vec<u8> {
+    let (servers, stripes) = (shape.servers as usize, shape.stripes as usize);
+    let len = |stripe: usize| servers / stripes + usize::from(stripe < servers % stripes);
+    (0..stripes).flat_map(|stripe| std::iter::repeat_n(stripe as u8, len(stripe))).collect()
+}
+
+impl Placements for FleetState {
+    fn placement_of(&self, origin: Name<'_>) -> Result<Placement, String> {
+        self.assignments.place(origin)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::{Family, Pool};
+    use std::path::Path;
+
+    fn open(home: &Path, map: Option<&str>) -> Result<FleetState, String> {
+        let placing = Placing {
+            shape: Shape { servers: 16, stripes: 4, size: 4, overlap: 2 },
+            domains: ["a", "b", "c", "d"].map(|name| format!("{name}.test")).to_vec(),
+            state: home.join("state"),
+            map: map.map(|text| {
+                std::fs::write(home.join("map"), text).unwrap();
+                home.join("map")
+            }),
+            host: "here".into(),
+            grace: Duration::ZERO,
+        };
+        let pool = Pool::new(16).with_network(Family::V4, "127.53.0.0/28").unwrap();
+        FleetState::open(&placing, Fleet { pool, port: 53 }, NameHasher::new([7; 16]))
+    }
+
+    fn served(state: &FleetState) -> Vec<u16> {
+        let served = state.served();
+        (0..16).filter(|server| served.contains(*server)).collect()
+    }
+
+    fn write(home: &Path, generation: u64, servers: &str) {
+        let text = format!("generation = {generation}\n[hosts]\nhere = ['{servers}']\n");
+        std::fs::write(home.join("map"), text).unwrap();
+    }
+
+    #[test]
+    fn servers_move_by_newer_maps_alone() {
+        let home = tempfile::tempdir().unwrap();
+        let state = open(home.path(), Some("generation = 5\n[hosts]\nhere = ['0-3']\n")).unwrap();
+        assert_eq!(served(&state), [0, 1, 2, 3]);
+        write(home.path(), 6, "2-4");
+        state.refresh_map().unwrap();
+        assert_eq!(served(&state), [2, 3, 4]);
+        for (generation, said) in [(5, "an older map of generation 5"), (6, "another map")] {
+            write(home.path(), generation, "9");
+            let error = state.refresh_map().unwrap_err();
+            assert!(error.contains(said), "{error}");
+            assert_eq!(served(&state), [2, 3, 4]);
+        }
+        drop(state);
+        // The generation is remembered across restarts.
+        let error = open(home.path(), Some("generation = 5\n[hosts]\nhere = ['0-3']\n"));
+        assert!(error.unwrap_err().contains("generation 6 was taken already"));
+        let error = open(home.path(), Some("generation = 7\n[hosts]\nthere = ['0-3']\n"));
+        assert!(error.unwrap_err().contains("no host `here`; the map has there"));
+    }
+
+    #[test]
+    fn servers_are_switched_off_and_on() {
+        let home = tempfile::tempdir().unwrap();
+        let state = open(home.path(), None).unwrap();
+        assert_eq!(state.status().serving, 16);
+        state.switch(&[0, 15], &[]).unwrap();
+        assert_eq!(served(&state), (1..15).collect::<Vec<u16>>());
+        state.switch(&[], &[15]).unwrap();
+        assert_eq!(state.status().off, [0]);
+        state.switch(&[], &[]).unwrap();
+        assert_eq!(state.status().serving, 16);
+        assert!(state.switch(&[16], &[]).unwrap_err().contains("accepted: 0 to 15"));
+    }
+}
