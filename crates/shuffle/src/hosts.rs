@@ -387,7 +387,7 @@ pub(crate) fn is_next(has: u64, given: u64) -> Result<bool, MapError> {
     match given {
         _ if given == has => Ok(false),
         _ if given < has => Err(MapError::Older { has, given }),
-        _ if given > has + 1 => Err(MapError::TooSoon { has, given }),
+        _ if given - has > 1 => Err(MapError::TooSoon { has, given }),
         _ => Ok(true),
     }
 }

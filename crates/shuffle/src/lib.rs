@@ -75,9 +75,11 @@ mod design;
 mod fleet;
 mod hosts;
 mod key;
+mod packed;
 mod pairs;
 mod plan;
 mod quadruple;
+mod resize;
 mod ring;
 mod search;
 mod shard;
@@ -89,4 +91,8 @@ pub use fleet::{Columns, Fleet, FleetError, STRIPE, WORKERS_MAX, Worker};
 pub use hosts::{Applied, Change, Host, HostId, MapError, Move, SlotMap, Step};
 pub use key::{Key, KeyError};
 pub use plan::{Change, Plan, Refusal, Wish};
+pub use packed::{PackedMap, Sharing};
+pub use resize::{
+    Beyond, Dark, Refusal, Relocations, Replay, ResizePlan, Violation, Wish, plan_resize,
+};
 pub use shard::{DesignIndex, SIZE_MAX, Shard, Slot};
