@@ -68,6 +68,7 @@
 
 mod admission;
 mod allocator;
+mod answers;
 pub mod bound;
 mod code;
 mod count;
@@ -75,6 +76,8 @@ mod design;
 mod fleet;
 mod hosts;
 mod key;
+mod lattice;
+mod nested;
 mod packed;
 mod pairs;
 mod plan;
@@ -83,16 +86,21 @@ mod resize;
 mod ring;
 mod search;
 mod shard;
+mod signature;
 
 pub use admission::Admission;
 pub use allocator::{Allocator, StateError};
+pub use answers::{AnswerSet, Answers, Branch, Outcome, Tree};
 pub use design::{Design, Guarantee};
 pub use fleet::{Columns, Fleet, FleetError, STRIPE, WORKERS_MAX, Worker};
 pub use hosts::{Applied, Change, Host, HostId, MapError, Move, SlotMap, Step};
 pub use key::{Key, KeyError};
 pub use plan::{Change, Plan, Refusal, Wish};
+pub use lattice::{Lack, Lattice, LatticeError, LatticeShard, Placed};
+pub use nested::{Nested, NestedError, NestedGuarantee, NestedIndex};
 pub use packed::{PackedMap, Sharing};
 pub use resize::{
     Beyond, Dark, Refusal, Relocations, Replay, ResizePlan, Violation, Wish, plan_resize,
 };
 pub use shard::{DesignIndex, SIZE_MAX, Shard, Slot};
+pub use signature::{Signature, SignatureShard};

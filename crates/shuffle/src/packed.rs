@@ -31,7 +31,7 @@ use crate::shard::{Shard, Slot};
 /// assert_eq!(sharing.tenants_by_hosts, [0, 0, 0, 0, 1000]);
 ///
 /// // One of ten hosts of its column more: it takes an eleventh of the slots.
-/// let steps = map.plan(&Wish::new().add(Host::in_column("host-40", 1)), shards())?;
+/// let steps = map.plan(&Wish::new().join(Host::in_column("host-40", 1)), shards())?;
 /// assert_eq!(steps.len(), 1 + 512 / 11);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -99,7 +99,7 @@ impl PackedMap {
         let hosts_none = BTreeMap::new();
         let mut map =
             PackedMap { groups, group_of, hosts: hosts_none, serving: nobody, generation: 0 };
-        let wish = hosts.into_iter().fold(Wish::new(), Wish::add);
+        let wish = hosts.into_iter().fold(Wish::new(), Wish::join);
         (map.hosts, map.serving) = map.draft(&wish)?;
         Ok(map)
     }
@@ -427,7 +427,7 @@ mod tests {
     fn a_replacement_takes_over_everything() {
         let mut map = PackedMap::striped(design(64).columns(), hosts(8)).unwrap();
         let own: Vec<Slot> = map.slots(&"h03".into()).collect();
-        let wish = Wish::new().add(Host::anywhere("x")).replace("h03", "x");
+        let wish = Wish::new().join(Host::anywhere("x")).replace("h03", "x");
         assert_eq!(carry_out(&mut map, &wish), own.len());
         assert_eq!(map.slots(&"x".into()).collect::<Vec<_>>(), own);
         let other = map.hosts.iter().find(|(id, member)| {
@@ -446,7 +446,7 @@ mod tests {
         assert_eq!(refused, Refusal::NoHosts { column: 3 });
         let map = PackedMap::striped(&columns, hosts(4)).unwrap();
         assert!(map.plan(&Wish::new().remove("h00"), [].into_iter()).is_err());
-        let wish = Wish::new().remove("h00").add(Host::anywhere("x"));
+        let wish = Wish::new().remove("h00").join(Host::anywhere("x"));
         assert!(map.plan(&wish, [].into_iter()).is_ok());
     }
 
@@ -484,7 +484,7 @@ mod tests {
             for (round, (add, remove, pick)) in rounds.into_iter().enumerate() {
                 let mut wish = Wish::new();
                 for n in 0..add {
-                    wish = wish.add(Host::anywhere(format!("r{round}-{n}")));
+                    wish = wish.join(Host::anywhere(format!("r{round}-{n}")));
                 }
                 for n in 0..remove {
                     let ids: Vec<&HostId> = map.hosts.keys().collect();

@@ -28,7 +28,7 @@ pub use check::{Replay, Violation};
 /// ```
 /// use shuffle::{Host, Wish};
 /// let wish = Wish::new()
-///     .add(Host::in_column("ns-17", 0))
+///     .join(Host::in_column("ns-17", 0))
 ///     .spare(Host::anywhere("ns-18"))
 ///     .remove("ns-3")
 ///     .replace("ns-4", "ns-18");
@@ -36,7 +36,7 @@ pub use check::{Replay, Violation};
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wish {
-    add: Vec<Host>,
+    join: Vec<Host>,
     spare: Vec<Host>,
     remove: Vec<HostId>,
     replace: Vec<(HostId, HostId)>,
@@ -51,7 +51,7 @@ pub struct Wish {
 /// let shards: Vec<_> = design.shards(0).map(|(_, shard)| shard).take(40).collect();
 /// let mut map = SlotMap::of_fleet(&design, &fleet);
 ///
-/// let wish = Wish::new().add(Host::in_column("new", 0)).replace("3", "new");
+/// let wish = Wish::new().join(Host::in_column("new", 0)).replace("3", "new");
 /// let plan = plan_resize(&map, &wish, shards.iter().copied())?;
 /// assert_eq!(plan.moves().count(), 1);
 /// assert!(plan.check(&design, &shards).is_ok());
@@ -142,8 +142,8 @@ impl Wish {
     }
 
     /// A host joins, fills a dark slot or makes a column longer.
-    pub fn add(mut self, host: Host) -> Self {
-        self.add.push(host);
+    pub fn join(mut self, host: Host) -> Self {
+        self.join.push(host);
         self
     }
 
@@ -167,7 +167,7 @@ impl Wish {
     }
 
     pub(crate) fn joining(&self) -> impl Iterator<Item = &Host> {
-        self.add.iter().chain(&self.spare)
+        self.join.iter().chain(&self.spare)
     }
 
     pub(crate) fn replacements(&self) -> &[(HostId, HostId)] {
@@ -463,7 +463,7 @@ impl Draft {
     fn grow(&mut self, wish: &Wish) -> Vec<Host> {
         let spares: BTreeSet<HostId> = self.spares().iter().map(|host| host.id.clone()).collect();
         let mut beyond = Vec::new();
-        for host in wish.add.iter().filter(|host| spares.contains(&host.id)) {
+        for host in wish.join.iter().filter(|host| spares.contains(&host.id)) {
             let room = (0..self.column_sizes.len())
                 .filter(|&column| host.fits(column))
                 .filter(|&column| self.column_sizes[column] < self.room as usize)

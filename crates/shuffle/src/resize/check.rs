@@ -30,7 +30,7 @@ pub enum Violation {
     /// Not a shard of the design.
     ForeignShard(Shard),
     /// Two shards share more hosts than the design allows.
-    Overlap { step: usize, shards: [Shard; 2], hosts: Vec<HostId> },
+    Overlap { step: usize, shards: Box<[Shard; 2]>, hosts: Vec<HostId> },
     /// A host serves two slots.
     TwoSlots { step: usize, host: HostId, slots: [Slot; 2] },
     /// A host serves a slot of a column that is not its own.
@@ -156,7 +156,7 @@ impl State {
                     continue;
                 };
                 if let Some(first) = holders.insert(group.clone(), number) {
-                    let shards = [shards[first], *shard];
+                    let shards = Box::new([shards[first], *shard]);
                     let hosts = group.into_iter().cloned().collect();
                     return Err(Violation::Overlap { step, shards, hosts });
                 }
@@ -176,7 +176,8 @@ impl fmt::Display for Violation {
         match self {
             Violation::OtherDesign => f.write_str("the plan is one for another design or key"),
             Violation::ForeignShard(shard) => write!(f, "{shard:?} is no shard of the design"),
-            Violation::Overlap { step, shards: [one, other], hosts } => {
+            Violation::Overlap { step, shards, hosts } => {
+                let [one, other] = &**shards;
                 let hosts: Vec<&str> = hosts.iter().map(HostId::as_str).collect();
                 let hosts = hosts.join(", ");
                 write!(f, "after step {step} shards {one:?} and {other:?} share hosts {hosts}")

@@ -66,7 +66,7 @@ fn moves(plan: &ResizePlan) -> Vec<String> {
 #[test]
 fn a_replacement_is_one_move() {
     let (design, map) = fleet(0);
-    let plan = plan(&map, &design, &Wish::new().add(Host::in_column("x", 1)).replace("5", "x"));
+    let plan = plan(&map, &design, &Wish::new().join(Host::in_column("x", 1)).replace("5", "x"));
     assert_eq!(moves(&plan), ["5:5>x"]);
     assert_eq!(plan.moves().next().unwrap().tenants, tenants(&design, 5));
     assert_eq!((plan.steps().len(), plan.dark().len()), (3, 0));
@@ -98,7 +98,7 @@ fn a_host_that_waits_for_its_slot_stands_in_first() {
     assert!(plan(&map, &design, &Wish::new()).is_empty());
     let first = plan(&map, &design, &Wish::new().remove("2"));
     carry_out(&mut map, &first);
-    let wish = Wish::new().replace("0", "1").replace("1", "0").add(Host::in_column("x", 0));
+    let wish = Wish::new().replace("0", "1").replace("1", "0").join(Host::in_column("x", 0));
     let next = plan(&map, &design, &wish);
     assert_eq!(moves(&next), ["0:0>x", "1:1>0", "0:x>1", "2:->x"]);
     assert!(next.dark().is_empty() && next.left_dark().is_empty());
@@ -178,7 +178,7 @@ fn added_hosts_fill_dark_slots_then_columns_then_wait() {
     let (design, mut map) = fleet(0);
     let removal = plan(&map, &design, &Wish::new().remove("3"));
     carry_out(&mut map, &removal);
-    let add = |wish: Wish, n: usize| wish.add(Host::in_column(format!("x{n}"), 0));
+    let add = |wish: Wish, n: usize| wish.join(Host::in_column(format!("x{n}"), 0));
     let growth = plan(&map, &design, &(0..4).fold(Wish::new(), add));
     assert_eq!(moves(&growth), ["3:->x0", "16:->x1", "17:->x2"]);
     let beyond = growth.beyond().unwrap();
@@ -196,7 +196,7 @@ fn added_hosts_fill_dark_slots_then_columns_then_wait() {
 #[test]
 fn enough_hosts_beyond_the_room_are_a_second_fleet() {
     let (design, map) = fleet(1);
-    let wish = (0..9).fold(Wish::new(), |wish, n| wish.add(Host::anywhere(format!("x{n}"))));
+    let wish = (0..9).fold(Wish::new(), |wish, n| wish.join(Host::anywhere(format!("x{n}"))));
     let beyond = plan(&map, &design, &wish).beyond().cloned().unwrap();
     assert_eq!((beyond.hosts.len(), beyond.second_fleet), (9, 9));
     assert!(beyond.to_string().contains("up to 9 shards, nobody"), "{beyond}");
@@ -219,24 +219,24 @@ fn wishes_that_make_no_sense_are_refused() {
         let refused = plan_resize(&map, &wish, shards(&design).into_iter()).unwrap_err();
         assert!(refused.to_string().contains(said), "{refused}");
     };
-    let x = || Wish::new().add(Host::in_column("x", 0));
+    let x = || Wish::new().join(Host::in_column("x", 0));
     check(Wish::new().remove("y"), "no host `y`");
     check(Wish::new().replace("0", "y"), "no host `y`");
-    check(x().add(Host::anywhere("x")), "is there already");
-    check(Wish::new().add(Host::anywhere("3")), "`3` is to join");
+    check(x().join(Host::anywhere("x")), "is there already");
+    check(Wish::new().join(Host::anywhere("3")), "`3` is to join");
     check(x().replace("0", "x").replace("1", "x"), "exclude");
     check(x().replace("0", "x").remove("0"), "exclude");
     check(x().replace("0", "x").remove("x"), "exclude");
     check(x().spare(Host::anywhere("y")).replace("x", "y"), "serves nothing");
     check(x().replace("15", "x"), "another column");
-    check(Wish::new().add(Host::in_column("y", 4)), "columns 0 to 3");
+    check(Wish::new().join(Host::in_column("y", 4)), "columns 0 to 3");
 }
 
 /// Steps that break the promise, each in its own way.
 #[test]
 fn planted_violations_are_caught() {
     let (design, map) = fleet(0);
-    let good = plan(&map, &design, &Wish::new().add(Host::in_column("x", 0)).replace("1", "x"));
+    let good = plan(&map, &design, &Wish::new().join(Host::in_column("x", 0)).replace("1", "x"));
     let all = shards(&design);
     let planted = |change: &dyn Fn(&mut Vec<Step>)| {
         let mut bad = good.clone();
@@ -284,7 +284,7 @@ fn random_wish(map: &SlotMap, columns: usize, numbers: &[(u8, u16, u16)], round:
         let id = HostId::from(format!("r{round}-{at}"));
         let host = Host { id: id.clone(), column: Some(column).filter(|c| *c < columns) };
         if kind < 2 {
-            wish = if kind == 0 { wish.add(host) } else { wish.spare(host) };
+            wish = if kind == 0 { wish.join(host) } else { wish.spare(host) };
             continue;
         }
         if free.len() < 4 {
