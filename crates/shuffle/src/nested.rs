@@ -221,7 +221,8 @@ impl fmt::Display for NestedError {
         match self {
             NestedError::Slots { inner, size } => write!(
                 f,
-                "the inner design is one over {inner} slots; the shards of the outer one have {size}"
+                "the inner design is one over {inner} slots; the shards of the outer one have \
+                 {size}"
             ),
             NestedError::Size { size, overlap, of } => write!(
                 f,

@@ -452,7 +452,8 @@ impl Draft {
                 };
                 Some((at, self.slots.iter().position(is_it)?))
             });
-            let Some((at, place)) = relief else { continue };
+            // Nor for any other: it does not depend on the slot.
+            let Some((at, place)) = relief else { break };
             let relieved = self.slots[place].1.replace(spares.remove(at).id);
             self.slots[dark.0 as usize].1 = relieved;
         }
@@ -514,7 +515,8 @@ impl fmt::Display for ResizePlan {
             if let Some(until) = until {
                 writeln!(
                     f,
-                    "slot {slot} is dark from step {from} to step {until}: {tenants} tenants lose one of {} slots meanwhile",
+                    "slot {slot} is dark from step {from} to step {until}: {tenants} tenants lose one \
+                     of {} slots meanwhile",
                     self.start.size()
                 )?;
             }
