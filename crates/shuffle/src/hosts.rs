@@ -65,12 +65,12 @@ pub struct SlotMap {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     pub generation: u64,
-    pub change: Change,
+    pub change: HostChange,
 }
 
 /// What a step changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum HostChange {
     /// A host joins as a spare.
     Join(Host),
     /// A slot gets another host.
@@ -296,9 +296,9 @@ impl SlotMap {
             };
         }
         match &step.change {
-            Change::Join(host) => self.join(host)?,
-            Change::Move(one) => self.shift(one)?,
-            Change::Leave(id) => self.leave(id)?,
+            HostChange::Join(host) => self.join(host)?,
+            HostChange::Move(one) => self.shift(one)?,
+            HostChange::Leave(id) => self.leave(id)?,
         }
         self.generation = step.generation;
         Ok(Applied::Now)
@@ -319,11 +319,11 @@ impl SlotMap {
         }
     }
 
-    fn has_happened(&self, change: &Change) -> bool {
+    fn has_happened(&self, change: &HostChange) -> bool {
         match change {
-            Change::Join(host) => self.hosts.contains_key(&host.id),
-            Change::Move(one) => self.host(one.slot) == one.to.as_ref(),
-            Change::Leave(id) => !self.hosts.contains_key(id),
+            HostChange::Join(host) => self.hosts.contains_key(&host.id),
+            HostChange::Move(one) => self.host(one.slot) == one.to.as_ref(),
+            HostChange::Leave(id) => !self.hosts.contains_key(id),
         }
     }
 
@@ -395,9 +395,9 @@ pub(crate) fn is_next(has: u64, given: u64) -> Result<bool, MapError> {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.change {
-            Change::Join(host) => write!(f, "host {} joins", host.id),
-            Change::Leave(id) => write!(f, "host {id} leaves"),
-            Change::Move(one) => one.fmt(f),
+            HostChange::Join(host) => write!(f, "host {} joins", host.id),
+            HostChange::Leave(id) => write!(f, "host {id} leaves"),
+            HostChange::Move(one) => one.fmt(f),
         }
     }
 }
@@ -466,23 +466,23 @@ mod tests {
         SlotMap::of_fleet(&Design::striped(columns, 2, room, &Key::PUBLIC), &fleet)
     }
 
-    fn shift(slot: u32, column: usize, from: Option<&str>, to: Option<&str>) -> Change {
+    fn shift(slot: u32, column: usize, from: Option<&str>, to: Option<&str>) -> HostChange {
         let (from, to) = (from.map(HostId::from), to.map(HostId::from));
-        Change::Move(Move { slot: Slot(slot), column, from, to, tenants: 0 })
+        HostChange::Move(Move { slot: Slot(slot), column, from, to, tenants: 0 })
     }
 
-    fn apply(map: &mut SlotMap, generation: u64, change: Change) -> Result<Applied, MapError> {
+    fn apply(map: &mut SlotMap, generation: u64, change: HostChange) -> Result<Applied, MapError> {
         map.apply(&Step { generation, change })
     }
 
     #[test]
     fn generations_only_go_forward() {
         let mut map = map(None);
-        let join = Change::Join(Host::anywhere("x"));
+        let join = HostChange::Join(Host::anywhere("x"));
         assert_eq!(apply(&mut map, 1, join.clone()), Ok(Applied::Now));
         assert_eq!(apply(&mut map, 1, join.clone()), Ok(Applied::Already));
         let conflict = Err(MapError::Conflict { generation: 1 });
-        assert_eq!(apply(&mut map, 1, Change::Leave("x".into())), conflict);
+        assert_eq!(apply(&mut map, 1, HostChange::Leave("x".into())), conflict);
         assert_eq!(apply(&mut map, 3, join.clone()), Err(MapError::TooSoon { has: 1, given: 3 }));
         assert_eq!(apply(&mut map, 2, shift(0, 0, Some("0"), Some("x"))), Ok(Applied::Now));
         assert_eq!(apply(&mut map, 1, join), Err(MapError::Older { has: 2, given: 1 }));
@@ -491,12 +491,12 @@ mod tests {
     #[test]
     fn whole_maps_are_adopted_if_they_are_later() {
         let (mut old, mut new) = (map(None), map(None));
-        apply(&mut new, 1, Change::Join(Host::anywhere("x"))).unwrap();
+        apply(&mut new, 1, HostChange::Join(Host::anywhere("x"))).unwrap();
         assert_eq!(new.adopt(&old), Err(MapError::Older { has: 1, given: 0 }));
         assert_eq!(old.adopt(&new), Ok(Applied::Now));
         assert_eq!(old.adopt(&new), Ok(Applied::Already));
         let mut other = map(None);
-        apply(&mut other, 1, Change::Join(Host::anywhere("y"))).unwrap();
+        apply(&mut other, 1, HostChange::Join(Host::anywhere("y"))).unwrap();
         assert_eq!(old.adopt(&other), Err(MapError::Conflict { generation: 1 }));
         assert_eq!(old.adopt(&map(Some(7))), Err(MapError::OtherDesign));
     }
@@ -516,9 +516,9 @@ mod tests {
         refused(shift(0, 1, Some("0"), None), "no slot 0 in that column");
         refused(shift(9, 1, None, None), "no slot 9");
         refused(shift(0, 0, Some("0"), Some("x")), "must join first");
-        refused(Change::Leave("0".into()), "serves slot 0");
-        refused(Change::Join(Host::anywhere("0")), "already");
-        apply(&mut map, 1, Change::Join(Host::in_column("x", 1))).unwrap();
+        refused(HostChange::Leave("0".into()), "serves slot 0");
+        refused(HostChange::Join(Host::anywhere("0")), "already");
+        apply(&mut map, 1, HostChange::Join(Host::in_column("x", 1))).unwrap();
         let foreign = apply(&mut map, 2, shift(0, 0, Some("0"), Some("x"))).unwrap_err();
         assert_eq!(foreign, MapError::Column { host: "x".into(), slot: Slot(0) });
     }
@@ -526,7 +526,7 @@ mod tests {
     #[test]
     fn columns_grow_into_their_room() {
         let mut map = map(Some(3));
-        apply(&mut map, 1, Change::Join(Host::in_column("x", 1))).unwrap();
+        apply(&mut map, 1, HostChange::Join(Host::in_column("x", 1))).unwrap();
         apply(&mut map, 2, shift(8, 1, None, Some("x"))).unwrap();
         assert_eq!(map.columns().column(1), [Slot(2), Slot(3), Slot(8)]);
         assert_eq!(map.host(Slot(8)), Some(&"x".into()));

@@ -93,14 +93,14 @@ pub use allocator::{Allocator, StateError};
 pub use answers::{AnswerSet, Answers, Branch, Outcome, Tree};
 pub use design::{Design, Guarantee};
 pub use fleet::{Columns, Fleet, FleetError, STRIPE, WORKERS_MAX, Worker};
-pub use hosts::{Applied, Change, Host, HostId, MapError, Move, SlotMap, Step};
+pub use hosts::{Applied, Host, HostChange, HostId, MapError, Move, SlotMap, Step};
 pub use key::{Key, KeyError};
-pub use plan::{Change, Plan, Refusal, Wish};
 pub use lattice::{Lack, Lattice, LatticeError, LatticeShard, Placed};
 pub use nested::{Nested, NestedError, NestedGuarantee, NestedIndex};
 pub use packed::{PackedMap, Sharing};
+pub use plan::{Change, Plan, Refusal, Wish};
 pub use resize::{
-    Beyond, Dark, Refusal, Relocations, Replay, ResizePlan, Violation, Wish, plan_resize,
+    Beyond, Dark, Relocations, Replay, Resize, ResizePlan, ResizeRefusal, Violation, plan_resize,
 };
 pub use shard::{DesignIndex, SIZE_MAX, Shard, Slot};
 pub use signature::{Signature, SignatureShard};

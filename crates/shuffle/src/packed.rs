@@ -12,15 +12,15 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::fleet::Columns;
-use crate::hosts::{Applied, Change, Host, HostId, MapError, Move, Step, is_next};
-use crate::resize::{Refusal, Usage, Wish};
+use crate::hosts::{Applied, Host, HostChange, HostId, MapError, Move, Step, is_next};
+use crate::resize::{Resize, ResizeRefusal, Usage};
 use crate::search::subsets;
 use crate::shard::{Shard, Slot};
 
 /// The hosts that serve slots, each of them many.
 ///
 /// ```
-/// use shuffle::{Design, Fleet, Host, Key, PackedMap, STRIPE, Wish};
+/// use shuffle::{Design, Fleet, Host, Key, PackedMap, STRIPE, Resize};
 /// let fleet = Fleet::numbered(2048, Some(4))?;
 /// let design = Design::striped(fleet.columns(4, &[STRIPE])?, 2, None, &Key::PUBLIC);
 /// let hosts = (0..40).map(|n| Host::anywhere(format!("host-{n}")));
@@ -31,7 +31,7 @@ use crate::shard::{Shard, Slot};
 /// assert_eq!(sharing.tenants_by_hosts, [0, 0, 0, 0, 1000]);
 ///
 /// // One of ten hosts of its column more: it takes an eleventh of the slots.
-/// let steps = map.plan(&Wish::new().join(Host::in_column("host-40", 1)), shards())?;
+/// let steps = map.plan(&Resize::new().join(Host::in_column("host-40", 1)), shards())?;
 /// assert_eq!(steps.len(), 1 + 512 / 11);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -71,7 +71,7 @@ impl PackedMap {
     pub fn striped(
         columns: &Columns,
         hosts: impl IntoIterator<Item = Host>,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, ResizeRefusal> {
         let groups = (0..columns.count()).map(|number| columns.column(number).to_vec());
         PackedMap::place(groups.collect(), hosts)
     }
@@ -81,7 +81,7 @@ impl PackedMap {
     pub fn mixed(
         columns: &Columns,
         hosts: impl IntoIterator<Item = Host>,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, ResizeRefusal> {
         let slots = (0..columns.slot_count() as u32).map(Slot).collect();
         let hosts = hosts.into_iter().map(|host| Host::anywhere(host.id));
         PackedMap::place(vec![slots], hosts)
@@ -90,7 +90,7 @@ impl PackedMap {
     fn place(
         groups: Vec<Vec<Slot>>,
         hosts: impl IntoIterator<Item = Host>,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, ResizeRefusal> {
         let mut group_of = vec![0; groups.iter().map(Vec::len).sum()];
         for (number, group) in groups.iter().enumerate() {
             group.iter().for_each(|slot| group_of[slot.0 as usize] = number);
@@ -99,7 +99,7 @@ impl PackedMap {
         let hosts_none = BTreeMap::new();
         let mut map =
             PackedMap { groups, group_of, hosts: hosts_none, serving: nobody, generation: 0 };
-        let wish = hosts.into_iter().fold(Wish::new(), Wish::join);
+        let wish = hosts.into_iter().fold(Resize::new(), Resize::join);
         (map.hosts, map.serving) = map.draft(&wish)?;
         Ok(map)
     }
@@ -132,23 +132,23 @@ impl PackedMap {
     /// that replaces another takes over its slots.
     pub fn plan(
         &self,
-        wish: &Wish,
+        wish: &Resize,
         shards: impl Iterator<Item = Shard>,
-    ) -> Result<Vec<Step>, Refusal> {
+    ) -> Result<Vec<Step>, ResizeRefusal> {
         let usage = Usage::count(shards);
         let (members, serving) = self.draft(wish)?;
         let join = |host: &Host| {
             let id = host.id.clone();
             let group = members.get(&id).map_or(0, |member| member.group);
             // What was decided for a host without a column goes with it.
-            Change::Join(Host::in_column(id, group))
+            HostChange::Join(Host::in_column(id, group))
         };
-        let mut changes: Vec<Change> = wish.joining().map(join).collect();
+        let mut changes: Vec<HostChange> = wish.joining().map(join).collect();
         for (number, (from, to)) in self.serving.iter().zip(&serving).enumerate() {
             if from != to {
                 let (slot, column) = (Slot(number as u32), self.group_of[number]);
                 let (from, to) = (Some(from.clone()), Some(to.clone()));
-                changes.push(Change::Move(Move {
+                changes.push(HostChange::Move(Move {
                     slot,
                     column,
                     from,
@@ -157,7 +157,7 @@ impl PackedMap {
                 }));
             }
         }
-        changes.extend(wish.leaving().into_iter().map(Change::Leave));
+        changes.extend(wish.leaving().into_iter().map(HostChange::Leave));
         let step = |(generation, change)| Step { generation, change };
         Ok((self.generation + 1..).zip(changes).map(step).collect())
     }
@@ -166,9 +166,9 @@ impl PackedMap {
     pub fn apply(&mut self, step: &Step) -> Result<Applied, MapError> {
         if !is_next(self.generation, step.generation)? {
             let has_happened = match &step.change {
-                Change::Join(host) => self.hosts.contains_key(&host.id),
-                Change::Move(one) => self.host(one.slot) == one.to.as_ref(),
-                Change::Leave(id) => !self.hosts.contains_key(id),
+                HostChange::Join(host) => self.hosts.contains_key(&host.id),
+                HostChange::Move(one) => self.host(one.slot) == one.to.as_ref(),
+                HostChange::Leave(id) => !self.hosts.contains_key(id),
             };
             return match has_happened {
                 true => Ok(Applied::Already),
@@ -176,15 +176,15 @@ impl PackedMap {
             };
         }
         match &step.change {
-            Change::Join(host) if self.hosts.contains_key(&host.id) => {
+            HostChange::Join(host) if self.hosts.contains_key(&host.id) => {
                 return Err(MapError::KnownHost(host.id.clone()));
             }
-            Change::Join(host) => {
+            HostChange::Join(host) => {
                 let member = Member { column: host.column, group: host.column.unwrap_or(0) };
                 self.hosts.insert(host.id.clone(), member);
             }
-            Change::Leave(id) => self.leave(id)?,
-            Change::Move(one) => self.shift(one)?,
+            HostChange::Leave(id) => self.leave(id)?,
+            HostChange::Move(one) => self.shift(one)?,
         }
         self.generation = step.generation;
         Ok(Applied::Now)
@@ -215,7 +215,10 @@ impl PackedMap {
     }
 
     /// The hosts and the host of every slot after a wish.
-    fn draft(&self, wish: &Wish) -> Result<(BTreeMap<HostId, Member>, Vec<HostId>), Refusal> {
+    fn draft(
+        &self,
+        wish: &Resize,
+    ) -> Result<(BTreeMap<HostId, Member>, Vec<HostId>), ResizeRefusal> {
         let known =
             |(id, member): (&HostId, &Member)| Host { id: id.clone(), column: member.column };
         let after = wish.hosts_after(self.hosts.iter().map(known), self.groups.len())?;
@@ -237,18 +240,20 @@ impl PackedMap {
     /// The groups of the hosts that replace others.
     fn heirs(
         &self,
-        wish: &Wish,
+        wish: &Resize,
         after: &BTreeMap<HostId, Host>,
-    ) -> Result<BTreeMap<HostId, usize>, Refusal> {
+    ) -> Result<BTreeMap<HostId, usize>, ResizeRefusal> {
         let mut heirs = BTreeMap::new();
         for (old, new) in wish.replacements() {
-            let Some(member) = self.hosts.get(old) else { return Err(Refusal::Idle(old.clone())) };
+            let Some(member) = self.hosts.get(old) else {
+                return Err(ResizeRefusal::Idle(old.clone()));
+            };
             // A host that serves other columns would have to leave them first.
             let own = self.hosts.get(new).map_or(member.group, |member| member.group);
             if let Some(slot) = self.slots(old).next()
                 && !(after[new].fits(member.group) && own == member.group)
             {
-                return Err(Refusal::Column { host: new.clone(), slot });
+                return Err(ResizeRefusal::Column { host: new.clone(), slot });
             }
             heirs.insert(new.clone(), member.group);
         }
@@ -260,7 +265,7 @@ impl PackedMap {
         &self,
         hosts: impl Iterator<Item = Host>,
         heirs: &BTreeMap<HostId, usize>,
-    ) -> Result<BTreeMap<HostId, Member>, Refusal> {
+    ) -> Result<BTreeMap<HostId, Member>, ResizeRefusal> {
         let mut sizes = vec![0; self.groups.len()];
         let mut members = BTreeMap::new();
         let mut free = Vec::new();
@@ -282,7 +287,7 @@ impl PackedMap {
             members.insert(id, Member { column: None, group });
         }
         match (0..sizes.len()).find(|&group| sizes[group] == 0 && !self.groups[group].is_empty()) {
-            Some(column) => Err(Refusal::NoHosts { column }),
+            Some(column) => Err(ResizeRefusal::NoHosts { column }),
             None => Ok(members),
         }
     }
@@ -373,7 +378,7 @@ mod tests {
         (0..count).map(|n| Host::anywhere(format!("h{n:02}")))
     }
 
-    fn carry_out(map: &mut PackedMap, wish: &Wish) -> usize {
+    fn carry_out(map: &mut PackedMap, wish: &Resize) -> usize {
         let before = map.serving.clone();
         let steps = map.plan(wish, [].into_iter()).unwrap();
         for step in &steps {
@@ -427,14 +432,14 @@ mod tests {
     fn a_replacement_takes_over_everything() {
         let mut map = PackedMap::striped(design(64).columns(), hosts(8)).unwrap();
         let own: Vec<Slot> = map.slots(&"h03".into()).collect();
-        let wish = Wish::new().join(Host::anywhere("x")).replace("h03", "x");
+        let wish = Resize::new().join(Host::anywhere("x")).replace("h03", "x");
         assert_eq!(carry_out(&mut map, &wish), own.len());
         assert_eq!(map.slots(&"x".into()).collect::<Vec<_>>(), own);
         let other = map.hosts.iter().find(|(id, member)| {
             id.as_str() != "x" && member.group == map.hosts[&HostId::from("x")].group
         });
         let other = other.unwrap().0.clone();
-        let swap = Wish::new().replace(other.clone(), "x").replace("x", other.clone());
+        let swap = Resize::new().replace(other.clone(), "x").replace("x", other.clone());
         assert_eq!(carry_out(&mut map, &swap), 2 * own.len());
         assert_eq!(map.slots(&other).collect::<Vec<_>>(), own);
     }
@@ -443,10 +448,10 @@ mod tests {
     fn the_last_host_of_a_column_cannot_leave() {
         let columns = design(16).columns().clone();
         let refused = PackedMap::striped(&columns, hosts(3)).unwrap_err();
-        assert_eq!(refused, Refusal::NoHosts { column: 3 });
+        assert_eq!(refused, ResizeRefusal::NoHosts { column: 3 });
         let map = PackedMap::striped(&columns, hosts(4)).unwrap();
-        assert!(map.plan(&Wish::new().remove("h00"), [].into_iter()).is_err());
-        let wish = Wish::new().remove("h00").join(Host::anywhere("x"));
+        assert!(map.plan(&Resize::new().remove("h00"), [].into_iter()).is_err());
+        let wish = Resize::new().remove("h00").join(Host::anywhere("x"));
         assert!(map.plan(&wish, [].into_iter()).is_ok());
     }
 
@@ -456,15 +461,15 @@ mod tests {
         let mut refused = |change| map.apply(&Step { generation: 1, change }).unwrap_err();
         let shift = |from: &str, to: Option<&str>| {
             let (from, to) = (Some(HostId::from(from)), to.map(HostId::from));
-            Change::Move(Move { slot: Slot(0), column: 0, from, to, tenants: 0 })
+            HostChange::Move(Move { slot: Slot(0), column: 0, from, to, tenants: 0 })
         };
         assert!(matches!(refused(shift("h00", Some("h01"))), MapError::Column { .. }));
         assert!(matches!(refused(shift("h01", Some("h00"))), MapError::NotServing { .. }));
         assert!(matches!(refused(shift("h00", None)), MapError::NotServing { .. }));
         assert!(matches!(refused(shift("h00", Some("x"))), MapError::UnknownHost(_)));
-        assert!(matches!(refused(Change::Leave("h00".into())), MapError::Busy { .. }));
-        assert!(matches!(refused(Change::Leave("x".into())), MapError::UnknownHost(_)));
-        assert!(matches!(refused(Change::Join(Host::anywhere("h00"))), MapError::KnownHost(_)));
+        assert!(matches!(refused(HostChange::Leave("h00".into())), MapError::Busy { .. }));
+        assert!(matches!(refused(HostChange::Leave("x".into())), MapError::UnknownHost(_)));
+        assert!(matches!(refused(HostChange::Join(Host::anywhere("h00"))), MapError::KnownHost(_)));
     }
 
     proptest! {
@@ -482,7 +487,7 @@ mod tests {
                 false => PackedMap::striped(design.columns(), hosts(start)).unwrap(),
             };
             for (round, (add, remove, pick)) in rounds.into_iter().enumerate() {
-                let mut wish = Wish::new();
+                let mut wish = Resize::new();
                 for n in 0..add {
                     wish = wish.join(Host::anywhere(format!("r{round}-{n}")));
                 }

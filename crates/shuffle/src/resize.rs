@@ -15,7 +15,7 @@ use crate::admission::Admission;
 use crate::allocator::Allocator;
 use crate::bound;
 use crate::design::Design;
-use crate::hosts::{Change, Host, HostId, Move, SlotMap, Step};
+use crate::hosts::{Host, HostChange, HostId, Move, SlotMap, Step};
 use crate::shard::{DesignIndex, Shard, Slot};
 
 mod check;
@@ -26,8 +26,8 @@ pub use check::{Replay, Violation};
 /// What should become of the hosts of a fleet, all at once.
 ///
 /// ```
-/// use shuffle::{Host, Wish};
-/// let wish = Wish::new()
+/// use shuffle::{Host, Resize};
+/// let wish = Resize::new()
 ///     .join(Host::in_column("ns-17", 0))
 ///     .spare(Host::anywhere("ns-18"))
 ///     .remove("ns-3")
@@ -35,7 +35,7 @@ pub use check::{Replay, Violation};
 /// # let _ = wish;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wish {
+pub struct Resize {
     join: Vec<Host>,
     spare: Vec<Host>,
     remove: Vec<HostId>,
@@ -45,13 +45,13 @@ pub struct Wish {
 /// The steps from one map to another.
 ///
 /// ```
-/// use shuffle::{Design, Fleet, Host, Key, STRIPE, Slot, SlotMap, Wish, plan_resize};
+/// use shuffle::{Design, Fleet, Host, Key, STRIPE, Slot, SlotMap, Resize, plan_resize};
 /// let fleet = Fleet::numbered(16, Some(4))?;
 /// let design = Design::striped(fleet.columns(4, &[STRIPE])?, 2, None, &Key::PUBLIC);
 /// let shards: Vec<_> = design.shards(0).map(|(_, shard)| shard).take(40).collect();
 /// let mut map = SlotMap::of_fleet(&design, &fleet);
 ///
-/// let wish = Wish::new().join(Host::in_column("new", 0)).replace("3", "new");
+/// let wish = Resize::new().join(Host::in_column("new", 0)).replace("3", "new");
 /// let plan = plan_resize(&map, &wish, shards.iter().copied())?;
 /// assert_eq!(plan.moves().count(), 1);
 /// assert!(plan.check(&design, &shards).is_ok());
@@ -110,7 +110,7 @@ pub struct Relocations {
 
 /// Why a wish cannot be fulfilled.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum ResizeRefusal {
     UnknownHost(HostId),
     /// A host that is to join is there already, or joins twice.
     KnownHost(HostId),
@@ -135,10 +135,10 @@ pub enum Refusal {
     },
 }
 
-impl Wish {
+impl Resize {
     /// Nothing; a plan for it still fills dark slots with spare hosts.
     pub fn new() -> Self {
-        Wish::default()
+        Resize::default()
     }
 
     /// A host joins, fills a dark slot or makes a column longer.
@@ -186,30 +186,36 @@ impl Wish {
         &self,
         before: impl Iterator<Item = Host>,
         columns: usize,
-    ) -> Result<BTreeMap<HostId, Host>, Refusal> {
+    ) -> Result<BTreeMap<HostId, Host>, ResizeRefusal> {
         let mut hosts: BTreeMap<HostId, Host> =
             before.map(|host| (host.id.clone(), host)).collect();
         for host in self.joining() {
             if hosts.insert(host.id.clone(), host.clone()).is_some() {
-                return Err(Refusal::KnownHost(host.id.clone()));
+                return Err(ResizeRefusal::KnownHost(host.id.clone()));
             }
             if let Some(column) = host.column.filter(|column| *column >= columns) {
-                return Err(Refusal::UnknownColumn { host: host.id.clone(), column, columns });
+                return Err(ResizeRefusal::UnknownColumn {
+                    host: host.id.clone(),
+                    column,
+                    columns,
+                });
             }
         }
         let named = self.replace.iter().flat_map(|(old, new)| [old, new]).chain(&self.remove);
         if let Some(unknown) = named.into_iter().find(|id| !hosts.contains_key(id)) {
-            return Err(Refusal::UnknownHost(unknown.clone()));
+            return Err(ResizeRefusal::UnknownHost(unknown.clone()));
         }
         self.refuse_contradictions()?;
         self.leaving().iter().for_each(|id| drop(hosts.remove(id)));
         Ok(hosts)
     }
 
-    fn refuse_contradictions(&self) -> Result<(), Refusal> {
+    fn refuse_contradictions(&self) -> Result<(), ResizeRefusal> {
         let olds = self.replace.iter().map(|(old, _)| old).chain(&self.remove);
         let news = self.replace.iter().map(|(_, new)| new).chain(&self.remove);
-        twice(olds).or_else(|| twice(news)).map_or(Ok(()), |id| Err(Refusal::Contradiction(id)))
+        twice(olds)
+            .or_else(|| twice(news))
+            .map_or(Ok(()), |id| Err(ResizeRefusal::Contradiction(id)))
     }
 }
 
@@ -222,9 +228,9 @@ fn twice<'w>(ids: impl Iterator<Item = &'w HostId>) -> Option<HostId> {
 /// in use: they tell how many tenants each step touches.
 pub fn plan_resize(
     map: &SlotMap,
-    wish: &Wish,
+    wish: &Resize,
     shards: impl Iterator<Item = Shard> + Clone,
-) -> Result<ResizePlan, Refusal> {
+) -> Result<ResizePlan, ResizeRefusal> {
     let usage = Usage::count(shards.clone());
     let mut draft = Draft::new(map, wish)?;
     draft.fill(&usage);
@@ -239,9 +245,9 @@ pub fn plan_resize(
         tenants_short: 0,
         beyond: draft.beyond(beyond, usage.tenants),
     };
-    wish.joining().for_each(|host| plan.push(Change::Join(host.clone())));
-    moves.into_iter().for_each(|one| plan.push(Change::Move(one)));
-    wish.leaving().into_iter().for_each(|id| plan.push(Change::Leave(id)));
+    wish.joining().for_each(|host| plan.push(HostChange::Join(host.clone())));
+    moves.into_iter().for_each(|one| plan.push(HostChange::Move(one)));
+    wish.leaving().into_iter().for_each(|id| plan.push(HostChange::Leave(id)));
     if !plan.left_dark.is_empty() {
         plan.tenants_short = shards.filter(|shard| plan.is_short(shard)).count() as u64;
     }
@@ -249,9 +255,9 @@ pub fn plan_resize(
 }
 
 impl ResizePlan {
-    fn push(&mut self, change: Change) {
+    fn push(&mut self, change: HostChange) {
         let number = self.steps.len();
-        if let Change::Move(Move { slot, from, to, tenants, .. }) = &change {
+        if let HostChange::Move(Move { slot, from, to, tenants, .. }) = &change {
             let is_it = |dark: &&mut Dark| dark.slot == *slot && dark.until.is_none();
             match (from, to, self.dark.iter_mut().find(is_it)) {
                 (_, Some(_), Some(dark)) => dark.until = Some(number),
@@ -274,7 +280,7 @@ impl ResizePlan {
     /// The steps that give a slot another host.
     pub fn moves(&self) -> impl Iterator<Item = &Move> {
         self.steps.iter().filter_map(|step| match &step.change {
-            Change::Move(one) => Some(one),
+            HostChange::Move(one) => Some(one),
             _ => None,
         })
     }
@@ -381,7 +387,7 @@ struct Draft {
 
 impl Draft {
     /// Those who stay, and replacements.
-    fn new(map: &SlotMap, wish: &Wish) -> Result<Self, Refusal> {
+    fn new(map: &SlotMap, wish: &Resize) -> Result<Self, ResizeRefusal> {
         let column_sizes = map.column_sizes();
         let hosts = wish.hosts_after(map.hosts(), column_sizes.len())?;
         let pinned: BTreeSet<HostId> = wish.replace.iter().map(|(_, new)| new.clone()).collect();
@@ -392,10 +398,10 @@ impl Draft {
         };
         let mut slots: Vec<_> = (0..map.slot_count()).map(slot).collect();
         for (old, new) in &wish.replace {
-            let slot = map.slot(old).ok_or_else(|| Refusal::Idle(old.clone()))?;
+            let slot = map.slot(old).ok_or_else(|| ResizeRefusal::Idle(old.clone()))?;
             let place = &mut slots[slot.0 as usize];
             if !hosts[new].fits(place.0) {
-                return Err(Refusal::Column { host: new.clone(), slot });
+                return Err(ResizeRefusal::Column { host: new.clone(), slot });
             }
             place.1 = Some(new.clone());
         }
@@ -461,7 +467,7 @@ impl Draft {
 
     /// Added hosts that are still spare make columns longer, the shortest
     /// first. Returns those for whom there is no room.
-    fn grow(&mut self, wish: &Wish) -> Vec<Host> {
+    fn grow(&mut self, wish: &Resize) -> Vec<Host> {
         let spares: BTreeSet<HostId> = self.spares().iter().map(|host| host.id.clone()).collect();
         let mut beyond = Vec::new();
         for host in wish.join.iter().filter(|host| spares.contains(&host.id)) {
@@ -551,35 +557,37 @@ impl fmt::Display for Beyond {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for ResizeRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::UnknownHost(id) => write!(f, "there is no host `{id}`; add it, too"),
-            Refusal::KnownHost(id) => write!(f, "host `{id}` is to join and is there already"),
-            Refusal::Contradiction(id) => {
+            ResizeRefusal::UnknownHost(id) => write!(f, "there is no host `{id}`; add it, too"),
+            ResizeRefusal::KnownHost(id) => {
+                write!(f, "host `{id}` is to join and is there already")
+            }
+            ResizeRefusal::Contradiction(id) => {
                 write!(f, "host `{id}` is named in two wishes that exclude each other")
             }
-            Refusal::Idle(id) => {
+            ResizeRefusal::Idle(id) => {
                 write!(f, "host `{id}` is to be replaced and serves nothing; remove it instead")
             }
-            Refusal::Column { host, slot } => write!(
+            ResizeRefusal::Column { host, slot } => write!(
                 f,
                 "host `{host}` cannot take slot {slot}: its failure domains are those of another \
                  column"
             ),
-            Refusal::UnknownColumn { host, column, columns } => write!(
+            ResizeRefusal::UnknownColumn { host, column, columns } => write!(
                 f,
                 "host `{host}` belongs to column {column}; the design has columns 0 to {}",
                 columns.saturating_sub(1)
             ),
-            Refusal::NoHosts { column } => {
+            ResizeRefusal::NoHosts { column } => {
                 write!(f, "no host is left for the slots of column {column}; add one")
             }
         }
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for ResizeRefusal {}
 
 #[cfg(test)]
 mod tests;

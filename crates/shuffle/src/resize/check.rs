@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use crate::design::Design;
-use crate::hosts::{Change, HostId, Move, SlotMap, Step};
+use crate::hosts::{HostChange, HostId, Move, SlotMap, Step};
 use crate::search::subsets;
 use crate::shard::{Shard, Slot};
 
@@ -89,17 +89,17 @@ impl State {
         }
         self.generation = step.generation;
         match &step.change {
-            Change::Join(host) => {
+            HostChange::Join(host) => {
                 self.hosts.insert(host.id.clone(), host.column);
             }
-            Change::Leave(id) => {
+            HostChange::Leave(id) => {
                 self.hosts.remove(id).ok_or("a host leaves that is not there")?;
                 let serves = |(_, host): &(usize, Option<HostId>)| host.as_ref() == Some(id);
                 if self.slots.values().any(serves) {
                     return Err("a host leaves that serves a slot");
                 }
             }
-            Change::Move(one) => self.shift(one)?,
+            HostChange::Move(one) => self.shift(one)?,
         }
         Ok(())
     }

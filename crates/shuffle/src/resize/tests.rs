@@ -47,7 +47,7 @@ fn tenants(design: &Design, slot: u32) -> u64 {
     shards(design).iter().filter(|shard| shard.contains(&Slot(slot))).count() as u64
 }
 
-fn plan(map: &SlotMap, design: &Design, wish: &Wish) -> ResizePlan {
+fn plan(map: &SlotMap, design: &Design, wish: &Resize) -> ResizePlan {
     plan_resize(map, wish, shards(design).into_iter()).unwrap()
 }
 
@@ -66,7 +66,7 @@ fn moves(plan: &ResizePlan) -> Vec<String> {
 #[test]
 fn a_replacement_is_one_move() {
     let (design, map) = fleet(0);
-    let plan = plan(&map, &design, &Wish::new().join(Host::in_column("x", 1)).replace("5", "x"));
+    let plan = plan(&map, &design, &Resize::new().join(Host::in_column("x", 1)).replace("5", "x"));
     assert_eq!(moves(&plan), ["5:5>x"]);
     assert_eq!(plan.moves().next().unwrap().tenants, tenants(&design, 5));
     assert_eq!((plan.steps().len(), plan.dark().len()), (3, 0));
@@ -76,7 +76,7 @@ fn a_replacement_is_one_move() {
 #[test]
 fn a_spare_host_lets_two_hosts_change_places() {
     let (design, map) = fleet(0);
-    let swap = Wish::new().replace("0", "1").replace("1", "0");
+    let swap = Resize::new().replace("0", "1").replace("1", "0");
     let spare = swap.clone().spare(Host::anywhere("x"));
     let with_spare = plan(&map, &design, &spare);
     assert_eq!(moves(&with_spare), ["0:0>x", "1:1>0", "0:x>1"]);
@@ -95,10 +95,10 @@ fn a_spare_host_lets_two_hosts_change_places() {
 #[test]
 fn a_host_that_waits_for_its_slot_stands_in_first() {
     let (design, mut map) = fleet(0);
-    assert!(plan(&map, &design, &Wish::new()).is_empty());
-    let first = plan(&map, &design, &Wish::new().remove("2"));
+    assert!(plan(&map, &design, &Resize::new()).is_empty());
+    let first = plan(&map, &design, &Resize::new().remove("2"));
     carry_out(&mut map, &first);
-    let wish = Wish::new().replace("0", "1").replace("1", "0").join(Host::in_column("x", 0));
+    let wish = Resize::new().replace("0", "1").replace("1", "0").join(Host::in_column("x", 0));
     let next = plan(&map, &design, &wish);
     assert_eq!(moves(&next), ["0:0>x", "1:1>0", "0:x>1", "2:->x"]);
     assert!(next.dark().is_empty() && next.left_dark().is_empty());
@@ -107,8 +107,8 @@ fn a_host_that_waits_for_its_slot_stands_in_first() {
 #[test]
 fn two_rings_are_never_dark_at_once() {
     let (design, map) = fleet(0);
-    let swap = |wish: Wish, a: &str, b: &str| wish.replace(a, b).replace(b, a);
-    let wish = swap(swap(Wish::new(), "0", "1"), "4", "5").replace("8", "9").replace("9", "10");
+    let swap = |wish: Resize, a: &str, b: &str| wish.replace(a, b).replace(b, a);
+    let wish = swap(swap(Resize::new(), "0", "1"), "4", "5").replace("8", "9").replace("9", "10");
     let plan = plan(&map, &design, &wish.replace("10", "8"));
     assert_eq!(plan.dark().len(), 3);
     assert_eq!(plan.check(&design, &shards(&design)).unwrap().dark_at_once, 1);
@@ -117,7 +117,7 @@ fn two_rings_are_never_dark_at_once() {
 #[test]
 fn a_ring_goes_dark_where_the_fewest_tenants_notice() {
     let (design, mut map) = fleet(2);
-    let removal = plan_resize(&map, &Wish::new().remove("12"), [].into_iter()).unwrap();
+    let removal = plan_resize(&map, &Resize::new().remove("12"), [].into_iter()).unwrap();
     carry_out(&mut map, &removal);
     // Shards with slot 12, which is dark, and slot 0; more with slot 1 alone.
     let held = |shard: &Shard| shard.contains(&Slot(12)) && shard.contains(&Slot(0));
@@ -127,7 +127,7 @@ fn a_ring_goes_dark_where_the_fewest_tenants_notice() {
         .filter(|shard| (held(shard) && !shard.contains(&Slot(1))) || alone(shard))
         .filter(|shard| !shard.contains(&Slot(0)) || held(shard))
         .collect();
-    let swap = Wish::new().replace("0", "1").replace("1", "0");
+    let swap = Resize::new().replace("0", "1").replace("1", "0");
     let plan = plan_resize(&map, &swap, used.iter().copied()).unwrap();
     assert_eq!(plan.dark()[0].slot, Slot(1));
     assert_eq!(plan.check(&design, &used).unwrap().dark_at_once, 1);
@@ -144,7 +144,7 @@ fn a_removed_host_leaves_tenants_who_get_other_shards() {
     let used = |held: &[DesignIndex]| -> Vec<Shard> {
         held.iter().map(|index| design.shard(*index).unwrap()).collect()
     };
-    let plan = plan_resize(&map, &Wish::new().remove("3"), used(&held).into_iter()).unwrap();
+    let plan = plan_resize(&map, &Resize::new().remove("3"), used(&held).into_iter()).unwrap();
     let touched = used(&held).iter().filter(|shard| shard.contains(&Slot(3))).count() as u64;
     assert_eq!((plan.left_dark(), plan.tenants_short()), (&[Slot(3)][..], touched));
     assert_eq!(plan.dark()[0].until, None);
@@ -168,7 +168,7 @@ fn when_no_shard_is_left_tenants_are_stranded() {
     let everyone = Admission::everyone();
     let held: Vec<DesignIndex> =
         std::iter::from_fn(|| Some(allocator.allocate(&everyone)?.0)).collect();
-    let plan = plan_resize(&map, &Wish::new().remove("0"), shards(&design).into_iter()).unwrap();
+    let plan = plan_resize(&map, &Resize::new().remove("0"), shards(&design).into_iter()).unwrap();
     let relocations = plan.relocate(&mut allocator, &everyone, held.into_iter());
     assert_eq!((relocations.moved.len(), relocations.stranded.len()), (0, 3));
 }
@@ -176,10 +176,10 @@ fn when_no_shard_is_left_tenants_are_stranded() {
 #[test]
 fn added_hosts_fill_dark_slots_then_columns_then_wait() {
     let (design, mut map) = fleet(0);
-    let removal = plan(&map, &design, &Wish::new().remove("3"));
+    let removal = plan(&map, &design, &Resize::new().remove("3"));
     carry_out(&mut map, &removal);
-    let add = |wish: Wish, n: usize| wish.join(Host::in_column(format!("x{n}"), 0));
-    let growth = plan(&map, &design, &(0..4).fold(Wish::new(), add));
+    let add = |wish: Resize, n: usize| wish.join(Host::in_column(format!("x{n}"), 0));
+    let growth = plan(&map, &design, &(0..4).fold(Resize::new(), add));
     assert_eq!(moves(&growth), ["3:->x0", "16:->x1", "17:->x2"]);
     let beyond = growth.beyond().unwrap();
     assert_eq!((beyond.hosts.len(), beyond.second_fleet), (1, 0));
@@ -196,7 +196,7 @@ fn added_hosts_fill_dark_slots_then_columns_then_wait() {
 #[test]
 fn enough_hosts_beyond_the_room_are_a_second_fleet() {
     let (design, map) = fleet(1);
-    let wish = (0..9).fold(Wish::new(), |wish, n| wish.join(Host::anywhere(format!("x{n}"))));
+    let wish = (0..9).fold(Resize::new(), |wish, n| wish.join(Host::anywhere(format!("x{n}"))));
     let beyond = plan(&map, &design, &wish).beyond().cloned().unwrap();
     assert_eq!((beyond.hosts.len(), beyond.second_fleet), (9, 9));
     assert!(beyond.to_string().contains("up to 9 shards, nobody"), "{beyond}");
@@ -205,38 +205,38 @@ fn enough_hosts_beyond_the_room_are_a_second_fleet() {
 #[test]
 fn a_host_without_a_column_makes_way_for_one_that_has() {
     let (design, mut map) = fleet(0);
-    let free = Wish::new().spare(Host::anywhere("free")).replace("0", "free").remove("15");
+    let free = Resize::new().spare(Host::anywhere("free")).replace("0", "free").remove("15");
     let first = plan(&map, &design, &free);
     carry_out(&mut map, &first);
-    let plan = plan(&map, &design, &Wish::new().spare(Host::in_column("x", 0)));
+    let plan = plan(&map, &design, &Resize::new().spare(Host::in_column("x", 0)));
     assert_eq!(moves(&plan), ["0:free>x", "15:->free"]);
 }
 
 #[test]
 fn wishes_that_make_no_sense_are_refused() {
     let (design, map) = fleet(0);
-    let check = |wish: Wish, said: &str| {
+    let check = |wish: Resize, said: &str| {
         let refused = plan_resize(&map, &wish, shards(&design).into_iter()).unwrap_err();
         assert!(refused.to_string().contains(said), "{refused}");
     };
-    let x = || Wish::new().join(Host::in_column("x", 0));
-    check(Wish::new().remove("y"), "no host `y`");
-    check(Wish::new().replace("0", "y"), "no host `y`");
+    let x = || Resize::new().join(Host::in_column("x", 0));
+    check(Resize::new().remove("y"), "no host `y`");
+    check(Resize::new().replace("0", "y"), "no host `y`");
     check(x().join(Host::anywhere("x")), "is there already");
-    check(Wish::new().join(Host::anywhere("3")), "`3` is to join");
+    check(Resize::new().join(Host::anywhere("3")), "`3` is to join");
     check(x().replace("0", "x").replace("1", "x"), "exclude");
     check(x().replace("0", "x").remove("0"), "exclude");
     check(x().replace("0", "x").remove("x"), "exclude");
     check(x().spare(Host::anywhere("y")).replace("x", "y"), "serves nothing");
     check(x().replace("15", "x"), "another column");
-    check(Wish::new().join(Host::in_column("y", 4)), "columns 0 to 3");
+    check(Resize::new().join(Host::in_column("y", 4)), "columns 0 to 3");
 }
 
 /// Steps that break the promise, each in its own way.
 #[test]
 fn planted_violations_are_caught() {
     let (design, map) = fleet(0);
-    let good = plan(&map, &design, &Wish::new().join(Host::in_column("x", 0)).replace("1", "x"));
+    let good = plan(&map, &design, &Resize::new().join(Host::in_column("x", 0)).replace("1", "x"));
     let all = shards(&design);
     let planted = |change: &dyn Fn(&mut Vec<Step>)| {
         let mut bad = good.clone();
@@ -245,7 +245,7 @@ fn planted_violations_are_caught() {
     };
     let to = |id: &'static str| {
         move |steps: &mut Vec<Step>| {
-            let Change::Move(one) = &mut steps[1].change else { panic!("a move") };
+            let HostChange::Move(one) = &mut steps[1].change else { panic!("a move") };
             one.to = Some(id.into());
         }
     };
@@ -263,11 +263,11 @@ fn planted_violations_are_caught() {
     assert!(broken(planted(&|steps| steps.swap(1, 2))));
     assert!(broken(planted(&|steps| {
         let mut leave = steps[2].clone();
-        leave.change = Change::Leave("0".into());
+        leave.change = HostChange::Leave("0".into());
         steps[2] = leave;
     })));
     let foreign = planted(&|steps| {
-        steps[0].change = Change::Join(Host::in_column("x", 3));
+        steps[0].change = HostChange::Join(Host::in_column("x", 3));
     });
     assert!(matches!(foreign, Violation::Column { .. }), "{foreign}");
     let shard = Shard::new([Slot(0), Slot(1), Slot(2), Slot(3)]);
@@ -276,9 +276,9 @@ fn planted_violations_are_caught() {
 }
 
 /// A wish out of random numbers that does not contradict itself.
-fn random_wish(map: &SlotMap, columns: usize, numbers: &[(u8, u16, u16)], round: usize) -> Wish {
+fn random_wish(map: &SlotMap, columns: usize, numbers: &[(u8, u16, u16)], round: usize) -> Resize {
     let mut free: Vec<Host> = map.hosts().collect();
-    let mut wish = Wish::new();
+    let mut wish = Resize::new();
     for (at, &(kind, one, other)) in numbers.iter().enumerate() {
         let column = usize::from(other) % (columns + 1);
         let id = HostId::from(format!("r{round}-{at}"));
@@ -354,7 +354,7 @@ proptest! {
 }
 
 /// Slots go dark for a while only if no host that stays was free for them.
-fn dark_is_needed(map: &SlotMap, plan: &ResizePlan, wish: &Wish) -> bool {
+fn dark_is_needed(map: &SlotMap, plan: &ResizePlan, wish: &Resize) -> bool {
     let mut map = map.clone();
     plan.steps().iter().enumerate().all(|(number, step)| {
         let goes_dark = plan.dark().iter().find(|dark| dark.from == number && dark.until.is_some());
