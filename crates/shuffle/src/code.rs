@@ -133,6 +133,12 @@ impl Code {
         (class < self.class_count()).then_some((class, letters[0]))
     }
 
+    /// The sum of two letters: words are added letter by letter.
+    #[inline]
+    pub fn add(&self, one: u32, other: u32) -> u32 {
+        self.ring.add(one, other)
+    }
+
     /// The map from the letters at `places`, `overlap + 1` of them, to words.
     pub fn completion(&self, places: &[usize]) -> Completion<'_> {
         assert_eq!(places.len(), self.overlap + 1);

@@ -66,7 +66,7 @@ pub(crate) fn words_through(code: &Code, places: &[usize], sets: &[LetterSet]) -
 }
 
 /// Calls `visit` with every choice of one letter for each of `places`.
-fn each_choice(places: &[usize], sets: &[LetterSet], mut visit: impl FnMut(&[u32])) {
+pub(crate) fn each_choice(places: &[usize], sets: &[LetterSet], mut visit: impl FnMut(&[u32])) {
     if places.iter().any(|&place| sets[place].letters.is_empty()) {
         return;
     }

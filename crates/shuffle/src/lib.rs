@@ -69,6 +69,7 @@
 mod admission;
 mod allocator;
 mod answers;
+pub mod blast;
 pub mod bound;
 mod code;
 mod count;
@@ -91,6 +92,11 @@ mod signature;
 pub use admission::Admission;
 pub use allocator::{Allocator, StateError};
 pub use answers::{AnswerSet, Answers, Branch, Outcome, Tree};
+mod tally;
+
+pub use admission::Admission;
+pub use allocator::{Allocator, StateError};
+pub use blast::Blast;
 pub use design::{Design, Guarantee};
 pub use fleet::{Columns, Fleet, FleetError, STRIPE, WORKERS_MAX, Worker};
 pub use hosts::{Applied, Host, HostChange, HostId, MapError, Move, SlotMap, Step};
@@ -104,3 +110,4 @@ pub use resize::{
 };
 pub use shard::{DesignIndex, SIZE_MAX, Shard, Slot};
 pub use signature::{Signature, SignatureShard};
+pub use tally::CountError;

@@ -71,9 +71,32 @@ impl Quadruples {
         if len >= self.point_count() {
             return u128::from(self.class_count()) * u128::from(self.class_len());
         }
-        // Ordered quadruples with sum 0 are the fourth power of the transform
-        // of the set's indicator, summed; less those with equal points.
-        let mut values: Vec<i64> = (0..self.point_count()).map(|x| i64::from(x < len)).collect();
+        self.count_by_marked(len, |_| false)[0]
+    }
+
+    /// How many quadruples with all their points below `len` have 0, 1, 2, 3
+    /// and 4 points that are marked.
+    pub fn count_by_marked(self, len: u32, is_marked: impl Fn(u32) -> bool) -> [u128; 5] {
+        // Ordered quadruples with sum 0, one point of each of four sets, are
+        // the product of the transforms of their indicators, summed; less
+        // those with equal points.
+        let plain = self.transform(|x| x < len && !is_marked(x));
+        let marked = self.transform(|x| x < len && is_marked(x));
+        let (plain_len, marked_len) = (i128::from(plain[0]), i128::from(marked[0]));
+        let alike = |len: i128| 3 * len * len - 2 * len;
+        let equal = [alike(plain_len), 0, 6 * plain_len * marked_len, 0, alike(marked_len)];
+        std::array::from_fn(|count| {
+            let product = |(p, m): (&i64, &i64)| {
+                i128::from(*p).pow(4 - count as u32) * i128::from(*m).pow(count as u32)
+            };
+            let sum = plain.iter().zip(&marked).map(product).sum::<i128>() >> self.bits;
+            ((sum * [1, 4, 6, 4, 1][count] - equal[count]) / 24) as u128
+        })
+    }
+
+    /// The transform of Walsh and Hadamard of the indicator of a set of points.
+    fn transform(self, is_in: impl Fn(u32) -> bool) -> Vec<i64> {
+        let mut values: Vec<i64> = (0..self.point_count()).map(|x| i64::from(is_in(x))).collect();
         let mut half = 1;
         while half < values.len() {
             for block in values.chunks_exact_mut(2 * half) {
@@ -84,10 +107,7 @@ impl Quadruples {
             }
             half *= 2;
         }
-        let fourth = |value: &i64| i128::from(*value).pow(4);
-        let ordered = (values.iter().map(fourth).sum::<i128>() >> self.bits) as u128;
-        let len = u128::from(len);
-        (ordered + 2 * len - 3 * len * len) / 24
+        values
     }
 }
 
@@ -212,6 +232,24 @@ mod tests {
                 let below = all.filter(|&(c, o)| system.quadruple(c, o)[3] < len).count();
                 assert_eq!(system.count_below(len), below as u128, "{len} of 2^{bits}");
             }
+        }
+    }
+
+    #[test]
+    fn quadruples_are_counted_by_their_marked_points() {
+        let system = Quadruples::new(5);
+        for (len, step) in [(32, 3), (32, 32), (32, 1), (29, 2), (19, 5), (3, 2)] {
+            let is_marked = |x: u32| x.is_multiple_of(step);
+            let mut counts = [0; 5];
+            for class in 0..system.class_count() {
+                for offset in 0..system.class_len() {
+                    let four = system.quadruple(class, offset);
+                    if four[3] < len {
+                        counts[four.iter().filter(|x| is_marked(**x)).count()] += 1;
+                    }
+                }
+            }
+            assert_eq!(system.count_by_marked(len, is_marked), counts, "{len} {step}");
         }
     }
 }

@@ -54,6 +54,12 @@ impl Deref for Shard {
     }
 }
 
+impl AsRef<[Slot]> for Shard {
+    fn as_ref(&self) -> &[Slot] {
+        self
+    }
+}
+
 impl fmt::Debug for Shard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter().map(|slot| slot.0)).finish()
