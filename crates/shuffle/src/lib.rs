@@ -92,6 +92,7 @@ mod signature;
 pub use admission::Admission;
 pub use allocator::{Allocator, StateError};
 pub use answers::{AnswerSet, Answers, Branch, Outcome, Tree};
+pub mod spectrum;
 mod tally;
 
 pub use admission::Admission;
@@ -110,4 +111,5 @@ pub use resize::{
 };
 pub use shard::{DesignIndex, SIZE_MAX, Shard, Slot};
 pub use signature::{Signature, SignatureShard};
+pub use spectrum::{Spectrum, SpectrumRange};
 pub use tally::CountError;
