@@ -72,6 +72,7 @@ mod answers;
 pub mod blast;
 pub mod bound;
 mod code;
+pub mod compare;
 mod count;
 mod design;
 mod fleet;
