@@ -94,6 +94,7 @@ pub use admission::Admission;
 pub use allocator::{Allocator, StateError};
 pub use answers::{AnswerSet, Answers, Branch, Outcome, Tree};
 pub mod spectrum;
+pub mod suspects;
 mod tally;
 
 pub use admission::Admission;
@@ -113,4 +114,5 @@ pub use resize::{
 pub use shard::{DesignIndex, SIZE_MAX, Shard, Slot};
 pub use signature::{Signature, SignatureShard};
 pub use spectrum::{Spectrum, SpectrumRange};
+pub use suspects::{Explanation, Suspect, Suspects};
 pub use tally::CountError;
