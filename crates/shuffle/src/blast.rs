@@ -5,6 +5,7 @@
 
 use crate::bound::choose;
 use crate::design::Design;
+use crate::key::{scale, spread};
 use crate::shard::{Shard, Slot};
 use crate::tally::{CountError, STEPS_MAX, SlotSet, tally};
 
@@ -120,8 +121,7 @@ pub fn of_tenant_among<S: AsRef<[Slot]>>(
     flooded: &[Slot],
 ) -> Blast {
     let all = of_shards(shards, flooded);
-    let is_counted = all.by_lost.get(flooded.len()).is_some_and(|&count| count > 0);
-    if is_counted { all.without_one(flooded.len()) } else { all }
+    if all.lost_all > 0 { all.without_one(flooded.len()) } else { all }
 }
 
 /// What `failed` random slots of `workers` take from a tenant with `size` of
@@ -178,7 +178,7 @@ pub fn estimate_of_random_failures<S: AsRef<[Slot]>>(
     seed: u64,
 ) -> Estimate {
     assert!(failed <= workers && draws > 0);
-    let mut lots = Lots(seed);
+    let mut lots = Lots(spread(seed));
     let mut slots: Vec<Slot> = (0..workers).map(Slot).collect();
     let (mut all, mut half, mut someone) =
         (Moments::default(), Moments::default(), Moments::default());
@@ -219,20 +219,14 @@ impl Moments {
     }
 }
 
-/// Random numbers from a seed: SplitMix64 (Steele, Lea and Flood, 2014).
+/// Random numbers, counted up from a seed.
 struct Lots(u64);
 
 impl Lots {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
-
     /// A number from `start` on, below `end`.
     fn between(&mut self, start: u32, end: u32) -> u32 {
-        start + crate::key::scale(self.next(), u64::from(end - start)) as u32
+        self.0 = self.0.wrapping_add(1);
+        start + scale(spread(self.0), u64::from(end - start)) as u32
     }
 }
 

@@ -104,6 +104,16 @@ pub(crate) fn scale(random: u64, len: u64) -> u64 {
     ((u128::from(random) * u128::from(len)) >> 64) as u64
 }
 
+/// Spreads numbers that count up over 64 bits, without a key: SplitMix64
+/// (Steele, Lea and Flood, 2014).
+#[inline]
+pub(crate) fn spread(number: u64) -> u64 {
+    let mixed = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
+}
+
 /// The numbers below `len` in another order, and back, each in constant time.
 ///
 /// A Feistel network over pairs of digits, the lower one of a power of two.

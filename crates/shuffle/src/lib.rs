@@ -69,6 +69,7 @@
 mod admission;
 mod allocator;
 mod answers;
+mod assignment;
 pub mod blast;
 pub mod bound;
 mod code;
@@ -93,12 +94,15 @@ mod signature;
 pub use admission::Admission;
 pub use allocator::{Allocator, StateError};
 pub use answers::{AnswerSet, Answers, Branch, Outcome, Tree};
+mod shared;
 pub mod spectrum;
 pub mod suspects;
 mod tally;
+pub mod verify;
 
 pub use admission::Admission;
 pub use allocator::{Allocator, StateError};
+pub use assignment::{Assignment, FOREIGN_SIZE_MAX, Problem, Problems, TENANTS_MAX};
 pub use blast::Blast;
 pub use design::{Design, Guarantee};
 pub use fleet::{Columns, Fleet, FleetError, STRIPE, WORKERS_MAX, Worker};
