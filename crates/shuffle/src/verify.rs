@@ -273,6 +273,10 @@ impl Pairs {
     }
 
     fn keep(&mut self, pair: (u32, u32)) {
+        let is_full = self.worst.len() == LISTED_MAX;
+        if is_full && self.worst.last().is_some_and(|last| *last < pair) {
+            return;
+        }
         self.worst.insert(pair);
         if self.worst.len() > LISTED_MAX {
             self.worst.pop_last();
