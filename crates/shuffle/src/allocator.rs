@@ -14,7 +14,7 @@ use siphasher::sip::SipHasher24;
 
 use crate::admission::Admission;
 use crate::design::Design;
-use crate::shard::{DesignIndex, Shard};
+use crate::shard::{DesignIndex, SIZE_MAX, Shard};
 
 /// Hands out numbers of shards and takes them back.
 #[derive(Clone, Debug)]
@@ -36,6 +36,9 @@ pub enum StateError {
     Damaged,
     /// It is the state of another design, or of one with another key.
     OtherDesign,
+    /// A column has fewer slots than when it was kept, so that shards in use
+    /// would miss some.
+    Shrunk,
 }
 
 /// The first octets of kept state, with the version of its form.
@@ -130,6 +133,8 @@ impl Allocator {
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut octets = MAGIC.to_vec();
         octets.extend(self.design.fingerprint().to_le_bytes());
+        put(&mut octets, self.design.columns().count() as u64);
+        self.design.columns().sizes().for_each(|size| put(&mut octets, size.into()));
         put(&mut octets, self.next);
         put(&mut octets, self.used);
         self.free.put(&mut octets);
@@ -138,7 +143,8 @@ impl Allocator {
         octets
     }
 
-    /// Goes on from kept octets.
+    /// Goes on from kept octets. The columns of the design may have grown into
+    /// its room since: the shards that became possible are free.
     pub fn from_bytes(design: Arc<Design>, octets: &[u8]) -> Result<Self, StateError> {
         let damaged = StateError::Damaged;
         let (octets, sum) = octets.split_last_chunk::<8>().ok_or(damaged)?;
@@ -150,12 +156,40 @@ impl Allocator {
         if u64::from_le_bytes(*fingerprint) != design.fingerprint() {
             return Err(StateError::OtherDesign);
         }
+        let sizes = get_sizes(&mut rest).ok_or(damaged)?;
         let (next, used) = (get(&mut rest).ok_or(damaged)?, get(&mut rest).ok_or(damaged)?);
         let free = Ranges::get(&mut rest, next).ok_or(damaged)?;
         let passed = Ranges::get(&mut rest, next).ok_or(damaged)?;
-        match rest.is_empty() && next <= design.index_end() && used <= next {
-            true => Ok(Allocator { design, next, free, passed, used }),
-            false => Err(damaged),
+        if !rest.is_empty() || next > design.index_end() || used > next {
+            return Err(damaged);
+        }
+        if sizes.len() != design.columns().count() {
+            return Err(damaged);
+        }
+        if design.columns().sizes().zip(&sizes).any(|(now, kept)| u64::from(now) < *kept) {
+            return Err(StateError::Shrunk);
+        }
+        let mut allocator = Allocator { design, next, free, passed, used };
+        allocator.free_grown(&sizes);
+        Ok(allocator)
+    }
+
+    /// Frees the shards that were passed by when columns had these sizes,
+    /// because they need a slot that came later.
+    fn free_grown(&mut self, sizes: &[u64]) {
+        let design = self.design.clone();
+        if design.columns().sizes().zip(sizes).all(|(now, kept)| u64::from(now) == *kept) {
+            return;
+        }
+        for number in 0..self.next {
+            let Some(shard) = design.shard_at(number) else { continue };
+            let is_new = shard.iter().any(|slot| {
+                let place = design.columns().place(*slot);
+                place.is_some_and(|(column, letter)| u64::from(letter) >= sizes[column])
+            });
+            if is_new {
+                self.free.insert(number);
+            }
         }
     }
 }
@@ -164,6 +198,10 @@ impl fmt::Display for StateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             StateError::Damaged => "the kept state is damaged, or none of an allocator",
+            StateError::Shrunk => {
+                "a column has fewer slots than when the state was kept; shards in use need them \
+                 all: leave a slot without a host instead"
+            }
             StateError::OtherDesign => {
                 "the kept state is that of another design or key; placements made with one cannot \
                  be continued with another"
@@ -178,6 +216,12 @@ fn checksum(octets: &[u8]) -> u64 {
     let mut hasher = SipHasher24::new();
     hasher.write(octets);
     hasher.finish()
+}
+
+/// The sizes of the columns that a state was kept with.
+fn get_sizes(octets: &mut &[u8]) -> Option<Vec<u64>> {
+    let count = get(octets)?;
+    (count <= SIZE_MAX as u64).then(|| (0..count).map(|_| get(octets)).collect())?
 }
 
 /// Writes seven bits an octet, the lowest first.
@@ -279,7 +323,7 @@ impl Ranges {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fleet::{Fleet, STRIPE};
+    use crate::fleet::{Columns, Fleet, STRIPE};
     use crate::key::Key;
     use crate::shard::Slot;
     use proptest::prelude::*;
@@ -331,7 +375,7 @@ mod tests {
             allocator.allocate(&Admission::everyone()).unwrap();
         }
         let kept = allocator.to_bytes();
-        assert!(kept.len() < 32, "{}", kept.len());
+        assert!(kept.len() < 48, "{}", kept.len());
         let other = Allocator::from_bytes(design(2044), &kept);
         assert_eq!(other.map(|_| ()), Err(StateError::OtherDesign));
         for at in 0..kept.len() {
@@ -342,6 +386,29 @@ mod tests {
         }
         assert!(Allocator::from_bytes(design(2048), &kept[..kept.len() - 1]).is_err());
         assert!(Allocator::from_bytes(design(2048), &[]).is_err());
+    }
+
+    #[test]
+    fn shards_that_growth_makes_possible_are_free_and_not_in_use() {
+        let grown = |len: u32| {
+            let column = |number: u32| (0..len).map(|letter| Slot(letter * 4 + number)).collect();
+            let columns = Columns::new((0..4).map(column).collect());
+            Arc::new(Design::striped(columns, 2, Some(7), &Key::PUBLIC))
+        };
+        let mut allocator = Allocator::new(grown(5));
+        let held: HashSet<DesignIndex> =
+            (0..50).map(|_| allocator.allocate(&Admission::everyone()).unwrap().0).collect();
+        let mut allocator = Allocator::from_bytes(grown(7), &allocator.to_bytes()).unwrap();
+        let confirmed = (0..343).filter_map(|number| allocator.confirm(number));
+        assert_eq!(confirmed.collect::<HashSet<_>>(), held);
+        let mut count = 50;
+        while let Some((index, _)) = allocator.allocate(&Admission::everyone()) {
+            assert!(!held.contains(&index));
+            count += 1;
+        }
+        assert_eq!(count, 343);
+        let shrunk = Allocator::from_bytes(grown(6), &allocator.to_bytes());
+        assert_eq!(shrunk.map(|_| ()), Err(StateError::Shrunk));
     }
 
     /// What a user of an allocator may do; a crash loses what was not kept.

@@ -89,12 +89,8 @@ mod resize;
 mod ring;
 mod search;
 mod shard;
-mod signature;
-
-pub use admission::Admission;
-pub use allocator::{Allocator, StateError};
-pub use answers::{AnswerSet, Answers, Branch, Outcome, Tree};
 mod shared;
+mod signature;
 pub mod spectrum;
 pub mod suspects;
 mod tally;
@@ -102,6 +98,7 @@ pub mod verify;
 
 pub use admission::Admission;
 pub use allocator::{Allocator, StateError};
+pub use answers::{AnswerSet, Answers, Branch, Outcome, Tree};
 pub use assignment::{Assignment, FOREIGN_SIZE_MAX, Problem, Problems, TENANTS_MAX};
 pub use blast::Blast;
 pub use design::{Design, Guarantee};
