@@ -147,6 +147,10 @@ fn best_design(fleet: &Fleet, wish: &Wish, overlap: usize, key: &Key) -> Result<
     let apart: Vec<&str> = wish.apart.iter().map(String::as_str).collect();
     let columns = fleet.columns(wish.size, &apart).map_err(refuse_columns)?;
     let mut best = Design::striped(columns.clone(), overlap, wish.room, key);
+    // No other design can grow without moving anybody.
+    if wish.room.is_some() {
+        return Ok(best);
+    }
     let mut limit = bound::striped(&columns, wish.size, overlap);
     let mut searched = columns;
     if apart.is_empty() {
@@ -308,6 +312,14 @@ mod tests {
         refused(2048, Some(4), tenants, "may share a stripe, which gives 357389824 shards");
         let tenants = Wish { tenants: Some(1_000_000), ..wish(2, 1, None) };
         refused(8, None, tenants, "nearest possible: 28 tenants");
+    }
+
+    #[test]
+    fn room_to_grow_goes_before_capacity() {
+        let fleet = Fleet::numbered(20, Some(4)).unwrap();
+        let wish = Wish { room: Some(7), ..wish(4, 1, Some(4)) };
+        let design = Plan::new(&fleet, &wish, &Key::PUBLIC).unwrap().design;
+        assert_eq!((design.name(), design.room()), ("striped-polynomial", 7));
     }
 
     #[test]

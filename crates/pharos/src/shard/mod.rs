@@ -4,15 +4,20 @@
 //! the design follows from it, and every command says the same in words for
 //! people and, with `--json`, in JSON for machines.
 
-mod fleet_file;
+mod files;
+mod plot;
 mod told;
 
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use shuffle::{Design, Fleet, Key, KeyError, Plan, Shard, Slot, Wish};
+use shuffle::verify::verify;
+use shuffle::{
+    Design, Fleet, Host, Key, KeyError, Plan, Resize, Shard, Slot, SlotMap, Wish, blast,
+    plan_resize, spectrum, suspects,
+};
 
 use crate::output::{self, Output};
 
@@ -26,6 +31,20 @@ pub enum ShardCommand {
         #[arg(long, value_name = "N")]
         tenants: Option<u64>,
         /// One JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one shard: by its number, by its workers, or by its tenant
+    Show {
+        /// A number; workers with commas between them; or the name of a tenant
+        /// of --assignment
+        #[arg(value_name = "INDEX|WORKERS|TENANT")]
+        what: String,
+        #[command(flatten)]
+        design: DesignArgs,
+        /// File of tenants and their workers, CSV or JSON
+        #[arg(long, value_name = "FILE")]
+        assignment: Option<PathBuf>,
         #[arg(long)]
         json: bool,
     },
@@ -43,17 +62,89 @@ pub enum ShardCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Count who loses how many workers when some fail or are flooded
+    Blast {
+        #[command(flatten)]
+        sick: SickArgs,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Count with how many others a shard shares how many workers
+    Spectrum {
+        #[command(flatten)]
+        design: DesignArgs,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Plan how workers are added, removed or replaced, step by step
+    Resize {
+        #[command(flatten)]
+        design: DesignArgs,
+        /// A worker that joins; with =COLUMN, for this column alone
+        #[arg(long, value_name = "ID[=COLUMN]")]
+        add: Vec<String>,
+        /// A worker that leaves
+        #[arg(long, value_name = "ID")]
+        remove: Vec<String>,
+        /// A worker that takes the place of another
+        #[arg(long, value_name = "OLD=NEW")]
+        replace: Vec<String>,
+        /// Tenants that have the first shards, to count whom each step touches
+        #[arg(long, default_value_t = 0, value_name = "N")]
+        tenants: u64,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Find out what holds for any assignment of tenants to workers
+    Verify {
+        /// CSV (tenant,worker,worker,… a line) or JSON ({"tenant": [worker, …], …})
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Fail if two tenants share more workers than this
+        #[arg(long, value_name = "T")]
+        overlap: Option<usize>,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Find the tenants that sick workers have in common
+    Suspects {
+        #[command(flatten)]
+        sick: SickArgs,
+        /// Tenants that are listed at the most
+        #[arg(long, default_value_t = 10, value_name = "N")]
+        most: usize,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Plot what floods take without shards, with plain and with shuffle shards
+    Plot {
+        #[command(flatten)]
+        design: DesignArgs,
+        /// Tenants that are flooded at once, at the most
+        #[arg(long, default_value_t = 64, value_name = "N")]
+        floods: u32,
+        /// The SVG file; standard output if there is none
+        #[arg(value_name = "FILE")]
+        file: Option<PathBuf>,
+    },
 }
 
 /// A fleet and what is wished of it.
 #[derive(Clone, Debug, Args)]
 pub struct DesignArgs {
     /// Number of workers, called 0, 1, 2 and so on
-    #[arg(long, value_name = "N", required_unless_present = "fleet")]
+    #[arg(long, value_name = "N", conflicts_with = "fleet")]
     workers: Option<usize>,
+    #[command(flatten)]
+    wish: WishArgs,
+}
+
+/// What is wished of a fleet.
+#[derive(Clone, Debug, Args)]
+pub struct WishArgs {
     /// File of workers with their failure domains and weights: CSV with a
     /// header (id, weight, then one column for each dimension), or JSON
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["workers", "stripes"])]
+    #[arg(long, value_name = "FILE", conflicts_with = "stripes")]
     fleet: Option<PathBuf>,
     /// Stripes that numbered workers are divided into; a shard never has two
     /// workers of one stripe
@@ -84,17 +175,27 @@ pub struct DesignArgs {
     key_file: Option<PathBuf>,
 }
 
-impl DesignArgs {
-    fn fleet(&self) -> Result<Fleet, String> {
-        match (&self.fleet, self.workers) {
-            (Some(path), _) => fleet_file::read_fleet(path),
-            (None, Some(workers)) => {
-                Fleet::numbered(workers, self.stripes).map_err(|error| error.to_string())
-            }
-            (None, None) => Err("no fleet: give --workers N or --fleet FILE".into()),
-        }
-    }
+/// Workers that are sick, and whom they may have as tenants: those of an
+/// assignment, the first ones of a design, or all shards of a design.
+#[derive(Clone, Debug, Args)]
+pub struct SickArgs {
+    /// The workers that failed, or are flooded
+    #[arg(long, value_name = "ID,…", value_delimiter = ',', required = true)]
+    workers: Vec<String>,
+    /// Number of all workers; without it and --fleet there are 2048 in 4 stripes
+    #[arg(long, value_name = "N", conflicts_with = "fleet")]
+    total: Option<usize>,
+    #[command(flatten)]
+    wish: WishArgs,
+    /// Count the first tenants of the design alone, so many
+    #[arg(long, value_name = "N")]
+    tenants: Option<u64>,
+    /// File of tenants and their workers, CSV or JSON, instead of a design
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["total", "fleet", "stripes", "tenants"])]
+    assignment: Option<PathBuf>,
+}
 
+impl WishArgs {
     fn wish(&self, tenants: Option<u64>) -> Wish {
         let stripes = self.stripes.iter().map(|_| shuffle::STRIPE.to_owned());
         Wish {
@@ -112,8 +213,7 @@ impl DesignArgs {
         match (&self.key, &self.key_file) {
             (Some(text), _) => Key::from_hex(text).map_err(|error| explain("--key", error)),
             (None, Some(path)) => {
-                let text = std::fs::read_to_string(path)
-                    .map_err(|error| format!("{}: cannot be read: {error}", path.display()))?;
+                let text = files::read(path)?;
                 let name = path.display().to_string();
                 Key::from_hex(text.trim()).map_err(|error| explain(&name, error))
             }
@@ -121,15 +221,60 @@ impl DesignArgs {
         }
     }
 
-    fn plan(&self, tenants: Option<u64>) -> Result<(Fleet, Plan), String> {
-        let (fleet, key) = (self.fleet()?, self.key()?);
-        let plan = Plan::new(&fleet, &self.wish(tenants), &key).map_err(|e| e.to_string())?;
-        Ok((fleet, plan))
+    /// The plan for a fleet of so many workers, or of the file.
+    fn plan(
+        &self,
+        workers: Option<usize>,
+        tenants: Option<u64>,
+    ) -> Result<(Workers, Plan), String> {
+        let fleet = match (&self.fleet, workers) {
+            (Some(path), _) => files::read_fleet(path)?,
+            (None, Some(workers)) => {
+                Fleet::numbered(workers, self.stripes).map_err(|error| error.to_string())?
+            }
+            (None, None) => return Err("no fleet; accepted: --workers N, or --fleet FILE".into()),
+        };
+        let plan = Plan::new(&fleet, &self.wish(tenants), &self.key()?)
+            .map_err(|refusal| refusal.to_string())?;
+        Ok((Workers { fleet, are_numbered: self.fleet.is_none() }, plan))
+    }
+}
+
+impl DesignArgs {
+    fn plan(&self, tenants: Option<u64>) -> Result<(Workers, Plan), String> {
+        self.wish.plan(self.workers, tenants)
     }
 
     fn design(&self) -> Result<(Workers, Design), String> {
-        let (fleet, plan) = self.plan(None)?;
-        Ok((Workers { fleet, are_numbered: self.fleet.is_none() }, plan.design))
+        self.plan(None).map(|(workers, plan)| (workers, plan.design))
+    }
+}
+
+impl SickArgs {
+    fn design(&self) -> Result<(Workers, Design), String> {
+        let mut wish = self.wish.clone();
+        let total = match (self.total, &wish.fleet, wish.stripes) {
+            (None, None, stripes) => {
+                wish.stripes = Some(stripes.unwrap_or(4));
+                Some(2048)
+            }
+            (total, ..) => total,
+        };
+        wish.plan(total, None).map(|(workers, plan)| (workers, plan.design))
+    }
+
+    /// The slots of the sick workers; an error names the first unknown one.
+    fn slots(&self, slot_of: impl Fn(&str) -> Option<Slot>) -> Result<Vec<Slot>, String> {
+        let slot = |id: &String| {
+            slot_of(id.trim())
+                .ok_or_else(|| format!("--workers: there is no worker `{}`", id.trim()))
+        };
+        let mut slots = self.workers.iter().map(slot).collect::<Result<Vec<Slot>, _>>()?;
+        slots.sort_unstable();
+        match slots.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(_) => Err("--workers: a worker is named twice".into()),
+            None => Ok(slots),
+        }
     }
 }
 
@@ -159,27 +304,73 @@ impl Workers {
         shard.iter().map(|slot| self.id(*slot)).collect()
     }
 
+    fn name(&self, slot: Slot) -> String {
+        self.fleet.worker(slot).map_or_else(String::new, |worker| worker.id.clone())
+    }
+
     fn names(&self, shard: &Shard) -> String {
-        let name = |slot: &Slot| self.fleet.worker(*slot).map_or("", |worker| &worker.id);
-        shard.iter().map(name).collect::<Vec<_>>().join(" ")
+        shard.iter().map(|slot| self.name(*slot)).collect::<Vec<_>>().join(" ")
+    }
+
+    fn slot(&self, id: &str) -> Option<Slot> {
+        match self.are_numbered {
+            true => id.parse().ok().map(Slot).filter(|slot| self.fleet.worker(*slot).is_some()),
+            false => self.fleet.slot(id),
+        }
     }
 }
 
 pub fn run(command: ShardCommand) -> Result<u8, String> {
     let mut out = BufWriter::new(Output::default());
+    let mut code = 0;
     match command {
         ShardCommand::Plan { design, tenants, json } => {
             let (_, plan) = design.plan(tenants)?;
             print(&mut out, json, &told::ToldPlan::new(&plan))
         }
+        ShardCommand::Show { what, design, assignment, json } => {
+            print(&mut out, json, &show(&what, &design, assignment.as_deref())?)
+        }
         ShardCommand::List { design, from, count, json } => {
             let (workers, design) = design.design()?;
             list(&mut out, &workers, &design, from, count, json)
         }
+        ShardCommand::Blast { sick, json } => print(&mut out, json, &blast(&sick)?),
+        ShardCommand::Spectrum { design, json } => {
+            let (_, design) = design.design()?;
+            let range = spectrum::across(&design).map_err(|error| error.to_string())?;
+            print(&mut out, json, &told::ToldSpectrum::new(range))
+        }
+        ShardCommand::Resize { design, add, remove, replace, tenants, json } => {
+            let (workers, design) = design.design()?;
+            let wish = resize_wish(&workers, &add, &remove, &replace)?;
+            print(&mut out, json, &resize(&workers, &design, &wish, tenants)?)
+        }
+        ShardCommand::Verify { file, overlap, json } => {
+            let report = verify(&files::read_assignment(&file)?);
+            let told = told::ToldReport::new(report, overlap);
+            code = if told.is_broken() { crate::EXIT_FAILED } else { 0 };
+            print(&mut out, json, &told)
+        }
+        ShardCommand::Suspects { sick, most, json } => {
+            print(&mut out, json, &suspects(&sick, most)?)
+        }
+        ShardCommand::Plot { design, floods, file } => {
+            let (_, design) = design.design()?;
+            let svg = plot::blast_radius(&design, floods);
+            match file {
+                Some(path) => {
+                    return std::fs::write(&path, svg).map(|()| 0).map_err(|error| {
+                        format!("{}: cannot be written: {error}", path.display())
+                    });
+                }
+                None => out.write_all(svg.as_bytes()),
+            }
+        }
     }
     .and_then(|()| out.flush())
     .map_err(output::explain)?;
-    Ok(0)
+    Ok(code)
 }
 
 /// What a command has to say, for machines and for people.
@@ -215,4 +406,138 @@ fn list(
         }
     }
     Ok(())
+}
+
+fn show(
+    what: &str,
+    design: &DesignArgs,
+    assignment: Option<&Path>,
+) -> Result<told::ToldShard, String> {
+    if let Some(path) = assignment {
+        let assignment = files::read_assignment(path)?;
+        let slots = assignment.shard(what).ok_or_else(|| {
+            format!("no tenant `{what}` among the {} of the file", assignment.tenant_count())
+        })?;
+        let name = |slot: &Slot| assignment.worker(*slot).unwrap_or_default().to_owned();
+        return Ok(told::ToldShard::of_tenant(what, slots.iter().map(name).collect()));
+    }
+    let (workers, design) = design.design()?;
+    let (index, shard) = match what.contains(',') {
+        true => {
+            let slot = |id: &str| {
+                workers.slot(id.trim()).ok_or_else(|| format!("there is no worker `{}`", id.trim()))
+            };
+            let slots: Vec<Slot> = what.split(',').map(slot).collect::<Result<_, _>>()?;
+            let is_short = slots.len() <= shuffle::SIZE_MAX;
+            let shard = is_short.then(|| Shard::new(slots));
+            let index = shard.and_then(|shard| design.index(&shard));
+            let index = index.ok_or("the design does not hold this shard")?;
+            (index.get(), design.shard(index))
+        }
+        false => {
+            let number: u64 = what.parse().map_err(|_| {
+                format!("`{what}` is no number; the name of a tenant needs --assignment FILE")
+            })?;
+            if number >= design.index_end() {
+                let end = design.index_end();
+                return Err(format!("shard {number} of {end}; accepted: 0 to {}", end - 1));
+            }
+            let found = design.shards(number).next().filter(|(index, _)| index.get() == number);
+            (number, found.map(|(_, shard)| shard))
+        }
+    };
+    let shard = shard.ok_or_else(|| {
+        format!("shard {index} needs a worker that the fleet does not have; it is never handed out")
+    })?;
+    Ok(told::ToldShard::of_index(index, shard.iter().map(|slot| workers.name(*slot)).collect()))
+}
+
+fn blast(sick: &SickArgs) -> Result<told::ToldBlast, String> {
+    if let Some(path) = &sick.assignment {
+        let assignment = files::read_assignment(path)?;
+        let failed = sick.slots(|id| assignment.slot(id))?;
+        let blast = blast::of_shards(assignment.shards().map(|(_, slots)| slots), &failed);
+        return Ok(told::ToldBlast::new(blast, &sick.workers, "the assignment"));
+    }
+    let (workers, design) = sick.design()?;
+    let failed = sick.slots(|id| workers.slot(id))?;
+    Ok(match sick.tenants {
+        Some(tenants) => {
+            let first = design.shards(0).map(|(_, shard)| shard).take(tenants as usize);
+            let blast = blast::of_shards(first, &failed);
+            told::ToldBlast::new(blast, &sick.workers, "the first tenants of the design")
+        }
+        None => {
+            let blast = blast::of_design(&design, &failed).map_err(|error| {
+                format!("{error}; --tenants N counts the first N tenants instead")
+            })?;
+            told::ToldBlast::new(blast, &sick.workers, "all shards of the design")
+        }
+    })
+}
+
+fn suspects(sick: &SickArgs, most: usize) -> Result<told::ToldSuspects, String> {
+    if let Some(path) = &sick.assignment {
+        let assignment = files::read_assignment(path)?;
+        let slots = sick.slots(|id| assignment.slot(id))?;
+        let found = suspects::rank(assignment.shards(), &slots, most);
+        return Ok(told::ToldSuspects::ranked(found, slots.len()));
+    }
+    let (workers, design) = sick.design()?;
+    let slots = sick.slots(|id| workers.slot(id))?;
+    if let Some(tenants) = sick.tenants {
+        let first = design.shards(0).take(tenants as usize);
+        let named = first.map(|(index, shard)| (index.to_string(), shard));
+        return Ok(told::ToldSuspects::ranked(suspects::rank(named, &slots, most), slots.len()));
+    }
+    let explanation = suspects::explain(&design, &slots).map_err(|error| error.to_string())?;
+    Ok(told::ToldSuspects::explained(explanation, slots.len()))
+}
+
+fn resize_wish(
+    workers: &Workers,
+    add: &[String],
+    remove: &[String],
+    replace: &[String],
+) -> Result<Resize, String> {
+    let mut wish = Resize::new();
+    for text in add {
+        wish = wish.join(match text.split_once('=') {
+            None => Host::anywhere(text.as_str()),
+            Some((id, column)) => {
+                let column = column.parse().map_err(|_| {
+                    format!("--add {text}: `{column}` is no column; accepted: ID, or ID=COLUMN")
+                })?;
+                Host::in_column(id, column)
+            }
+        });
+    }
+    for id in remove {
+        wish = wish.remove(id.as_str());
+    }
+    for text in replace {
+        let (old, new) =
+            text.split_once('=').ok_or_else(|| format!("--replace {text}: accepted: OLD=NEW"))?;
+        // One that is not there yet joins to take the place.
+        if workers.slot(new).is_none() {
+            wish = wish.spare(Host::anywhere(new));
+        }
+        wish = wish.replace(old, new);
+    }
+    Ok(wish)
+}
+
+fn resize(
+    workers: &Workers,
+    design: &Design,
+    wish: &Resize,
+    tenants: u64,
+) -> Result<told::ToldResize, String> {
+    let map = SlotMap::of_fleet(design, &workers.fleet);
+    let shards = design.shards(0).map(|(_, shard)| shard).take(tenants as usize);
+    let shards: Vec<Shard> = shards.collect();
+    let plan = plan_resize(&map, wish, shards.iter().copied()).map_err(|e| e.to_string())?;
+    // Every plan is gone through step by step before it is shown.
+    plan.check(design, &shards).map_err(|error| format!("the plan breaks the promise: {error}"))?;
+    Ok(told::ToldResize::new(&plan))
 }

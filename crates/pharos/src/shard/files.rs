@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Deserialize;
-use shuffle::{Fleet, Worker};
+use shuffle::{Assignment, Fleet, Worker};
 
 /// Octets of such a file at the most.
 const FILE_LEN_MAX: u64 = 1 << 30;
@@ -40,6 +40,104 @@ pub fn read(path: &Path) -> Result<String, String> {
         return Err(format!("{}: {len} octets; at most {FILE_LEN_MAX} are read", path.display()));
     }
     std::fs::read_to_string(path).map_err(failed)
+}
+
+/// Reads which tenant has which workers: CSV with a tenant and its workers a
+/// line, or JSON, an object of arrays or an array of objects.
+pub fn read_assignment(path: &Path) -> Result<Assignment, String> {
+    let text = read(path)?;
+    let failed = |error: String| format!("{}: {error}", path.display());
+    let tenants = match text.trim_start().starts_with(['{', '[']) {
+        true => tenants_from_json(&text),
+        false => tenants_from_csv(&text),
+    };
+    let tenants = tenants.map_err(failed)?;
+    Assignment::new(tenants).map_err(|problems| failed(problems.to_string()))
+}
+
+/// A worker's id in JSON, which may be a number.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum FileId {
+    Number(u64),
+    Text(String),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileTenant {
+    tenant: String,
+    workers: Vec<FileId>,
+}
+
+type Tenants = Vec<(String, Vec<String>)>;
+
+fn tenants_from_json(text: &str) -> Result<Tenants, String> {
+    let explain = |error: serde_json::Error| {
+        format!(
+            "{error}; accepted: {{\"tenant\": [worker, …], …}} or [{{\"tenant\": name, \
+             \"workers\": [worker, …]}}, …]"
+        )
+    };
+    let name = |id: FileId| match id {
+        FileId::Number(number) => number.to_string(),
+        FileId::Text(text) => text,
+    };
+    if text.trim_start().starts_with('[') {
+        let tenants: Vec<FileTenant> = serde_json::from_str(text).map_err(explain)?;
+        let tenant = |one: FileTenant| (one.tenant, one.workers.into_iter().map(name).collect());
+        return Ok(tenants.into_iter().map(tenant).collect());
+    }
+    // Not a map: a tenant that is there twice must be noticed.
+    let tenants: Pairs = serde_json::from_str(text).map_err(explain)?;
+    let tenant = |(tenant, workers): (String, Vec<FileId>)| {
+        (tenant, workers.into_iter().map(name).collect())
+    };
+    Ok(tenants.0.into_iter().map(tenant).collect())
+}
+
+/// The members of an object, in their order.
+struct Pairs(Vec<(String, Vec<FileId>)>);
+
+impl<'de> Deserialize<'de> for Pairs {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> serde::de::Visitor<'de> for Visitor {
+            type Value = Pairs;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object of arrays")
+            }
+
+            fn visit_map<A: serde::de::MapAccess<'de>>(
+                self,
+                mut map: A,
+            ) -> Result<Pairs, A::Error> {
+                let mut pairs = Vec::new();
+                while let Some(pair) = map.next_entry()? {
+                    pairs.push(pair);
+                }
+                Ok(Pairs(pairs))
+            }
+        }
+        deserializer.deserialize_map(Visitor)
+    }
+}
+
+fn tenants_from_csv(text: &str) -> Result<Tenants, String> {
+    let mut reader = csv::ReaderBuilder::new()
+        .has_headers(false)
+        .flexible(true)
+        .trim(csv::Trim::All)
+        .from_reader(text.as_bytes());
+    let mut tenants = Vec::new();
+    for row in reader.records() {
+        let row = row.map_err(|error| error.to_string())?;
+        let mut fields = row.iter().map(str::to_owned);
+        let tenant = fields.next().unwrap_or_default();
+        tenants.push((tenant, fields.filter(|worker| !worker.is_empty()).collect()));
+    }
+    Ok(tenants)
 }
 
 fn fleet_of(workers: Vec<FileWorker>) -> Result<Fleet, String> {
@@ -107,6 +205,39 @@ mod tests {
         let json = r#"[{"id": "a", "zone": "eu"}, {"id": "b", "zone": "us", "weight": 0.5}]"#;
         assert_eq!(fleet(csv).unwrap(), fleet(json).unwrap());
         assert_eq!(fleet(csv).unwrap().dimensions(), ["zone"]);
+    }
+
+    #[test]
+    fn assignments_come_in_three_forms() {
+        let read = |text: &str| {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), text).unwrap();
+            let name = file.path().display().to_string();
+            read_assignment(file.path())
+                .map(|read| {
+                    let names = |slots: &[shuffle::Slot]| {
+                        slots.iter().map(|slot| read.worker(*slot).unwrap().to_owned()).collect()
+                    };
+                    read.shards()
+                        .map(|(t, slots)| (t.to_owned(), names(slots)))
+                        .collect::<Tenants>()
+                })
+                .map_err(|error| error.replace(&name, "FILE"))
+        };
+        let csv = read("a, 1, 2\nb, 2, 3\n").unwrap();
+        assert_eq!(read(r#"{"a": [1, 2], "b": ["2", 3]}"#).unwrap(), csv);
+        let list = r#"[{"tenant": "a", "workers": [1, 2]}, {"tenant": "b", "workers": [2, 3]}]"#;
+        assert_eq!(read(list).unwrap(), csv);
+        for (text, said) in [
+            (r#"{"a": [1], "a": [2]}"#, "FILE: "),
+            ("a,1,1\n", "FILE: "),
+            ("a\n", "FILE: "),
+            (r#"{"a": 1}"#, "accepted: {\"tenant\": [worker, …], …}"),
+            ("[1]", "accepted: "),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(said), "{error}");
+        }
     }
 
     #[test]
