@@ -12,12 +12,14 @@ pub mod judge;
 pub mod model;
 pub mod packet;
 pub mod server;
+pub mod shards;
 
 use authority::problem::Problems;
 use authority::zonefile::{Includes, Reader};
 use authority::{Compiler, Image, Placement, RecordSet};
 use model::Model;
 use server::Server;
+use shuffle::{Admission, Allocator};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wire::Name;
 
@@ -47,6 +49,28 @@ pub fn message(data: &[u8]) {
     fixed.with(|server, model| {
         judge::judge(server, model, &server::settings(setup), address(setup), packet);
     });
+}
+
+/// The kept state of an allocator of shards, from a disk that may lie: what is
+/// taken for whole can be kept again, and hands out no shard that it says is in
+/// use.
+///
+/// The octets follow the state's head; the sum at its end is made right, so
+/// that the fuzzer gets behind it.
+pub fn allocator_state(data: &[u8]) {
+    let Some((&which, body)) = data.split_first() else { return };
+    let design = shards::design(which);
+    let octets = shards::with_sum(&design, body);
+    let Ok(mut allocator) = Allocator::from_bytes(design.clone(), &octets) else { return };
+    let kept = allocator.to_bytes();
+    let again = Allocator::from_bytes(design.clone(), &kept).expect("what it keeps is whole");
+    assert_eq!(again.to_bytes(), kept);
+    let end = design.index_end();
+    let held: Vec<bool> = (0..end).map(|n| allocator.confirm(n).is_some()).collect();
+    while let Some((index, shard)) = allocator.allocate(&Admission::everyone()) {
+        assert!(!held[index.get() as usize], "{index} was in use");
+        assert_eq!(design.index(&shard), Some(index));
+    }
 }
 
 /// A zone file from a tenant: it is read, compiled, and asked for everything

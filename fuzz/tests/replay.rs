@@ -40,6 +40,11 @@ fn zone_files() {
 }
 
 #[test]
+fn allocator_states() {
+    replay("allocator_state", fuzz::allocator_state);
+}
+
+#[test]
 fn zones_and_messages() {
     replay("zone_and_message", fuzz::zone_and_message);
 }

@@ -15,7 +15,7 @@ const ROOMS: [(&str, &[&str]); 8] = [
     ("pharos", &["base", "shuffle", "wire", "authority"]),
     ("bench", &["base", "wire", "authority"]),
     ("conformance", &["base", "wire", "authority"]),
-    ("fuzz", &["base", "wire", "authority"]),
+    ("fuzz", &["base", "shuffle", "wire", "authority"]),
 ];
 /// Crates that never wait, sleep or touch a socket, not even indirectly.
 const PURE: [&str; 4] = ["base", "shuffle", "wire", "authority"];

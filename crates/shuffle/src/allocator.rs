@@ -61,7 +61,8 @@ impl Allocator {
     pub fn allocate(&mut self, admission: &Admission) -> Option<(DesignIndex, Shard)> {
         let mut found = None;
         for number in self.free.iter() {
-            let (index, shard) = (DesignIndex(number), self.design.shard_at(number)?);
+            let Some(shard) = self.design.shard_at(number) else { continue };
+            let index = DesignIndex(number);
             if admission.admits(index, &shard) {
                 found = Some((index, shard));
                 break;
@@ -160,7 +161,7 @@ impl Allocator {
         let (next, used) = (get(&mut rest).ok_or(damaged)?, get(&mut rest).ok_or(damaged)?);
         let free = Ranges::get(&mut rest, next).ok_or(damaged)?;
         let passed = Ranges::get(&mut rest, next).ok_or(damaged)?;
-        if !rest.is_empty() || next > design.index_end() || used > next {
+        if !rest.is_empty() || next > design.index_end() || free.overlaps(&passed) {
             return Err(damaged);
         }
         if sizes.len() != design.columns().count() {
@@ -171,6 +172,12 @@ impl Allocator {
         }
         let mut allocator = Allocator { design, next, free, passed, used };
         allocator.free_grown(&sizes);
+        // Numbers without a shard are neither used nor free.
+        let taken = next - allocator.free.len() - allocator.passed.len();
+        let is_exact = allocator.design.is_full();
+        if used > taken || (is_exact && used < taken) {
+            return Err(damaged);
+        }
         Ok(allocator)
     }
 
@@ -187,7 +194,7 @@ impl Allocator {
                 let place = design.columns().place(*slot);
                 place.is_some_and(|(column, letter)| u64::from(letter) >= sizes[column])
             });
-            if is_new {
+            if is_new && !self.free.contains(number) && !self.passed.contains(number) {
                 self.free.insert(number);
             }
         }
@@ -257,6 +264,17 @@ struct Ranges(BTreeMap<u64, u64>);
 impl Ranges {
     fn contains(&self, number: u64) -> bool {
         self.0.range(..=number).next_back().is_some_and(|(_, &end)| number < end)
+    }
+
+    fn len(&self) -> u64 {
+        self.0.iter().map(|(start, end)| end - start).sum()
+    }
+
+    fn overlaps(&self, other: &Ranges) -> bool {
+        self.0.iter().any(|(start, end)| {
+            let before = other.0.range(..end).next_back();
+            before.is_some_and(|(_, its_end)| start < its_end)
+        })
     }
 
     fn iter(&self) -> impl Iterator<Item = u64> {

@@ -26,6 +26,8 @@ use crate::random;
 /// By the zone's name, lowered, in wire form: the number of its shard, and
 /// when the zone went, in seconds since 1970, or 0.
 const ZONES: TableDefinition<'_, &[u8], (u64, u64)> = TableDefinition::new("zones");
+/// A row of it as it shall be; `None` removes it.
+type Row = Option<(u64, u64)>;
 /// One value for each of the keys below.
 const STATE: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("state");
 const SHAPE_KEY: &str = "shape";
@@ -188,7 +190,7 @@ impl Assignments {
         if state.new.is_empty() {
             return Ok(());
         }
-        let rows: Vec<(&[u8], Option<(u64, u64)>)> =
+        let rows: Vec<(&[u8], Row)> =
             state.new.iter().map(|(zone, index)| (&zone[..], Some((index.get(), 0)))).collect();
         let result = self.write(&rows, &state.allocator);
         drop(rows);
@@ -305,11 +307,7 @@ impl Assignments {
 
     /// Writes rows, or removes those without a value, together with the state
     /// of the allocator.
-    fn write(
-        &self,
-        rows: &[(&[u8], Option<(u64, u64)>)],
-        allocator: &Allocator,
-    ) -> Result<(), String> {
+    fn write(&self, rows: &[(&[u8], Row)], allocator: &Allocator) -> Result<(), String> {
         let write = || -> Result<(), redb::Error> {
             let transaction = self.database.begin_write()?;
             {
