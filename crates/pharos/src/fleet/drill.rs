@@ -2,8 +2,8 @@
 //! one zone are gone.
 //!
 //! The servers of the zone are switched off; then every other zone is asked
-//! for over UDP as a resolver does it: one of its servers, and if that is
-//! silent the next. At the end the servers are on again, whatever happened.
+//! for over UDP as an unlucky resolver does it: first those of its servers that
+//! are off, and after each silence the next. At the end the servers are on again, whatever happened.
 
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -101,7 +101,7 @@ fn look(target: &Zone, zones: &[Zone]) -> Result<Value, String> {
     for zone in zones.iter().filter(|zone| zone.name != target.name) {
         let shared = zone.servers.iter().filter(|server| target.servers.contains(server)).count();
         sharing[shared] += 1;
-        match first_answer(&socket, zone).map_err(failed)? {
+        match first_answer(&socket, zone, &target.servers).map_err(failed)? {
             Some(tries) => {
                 answered += 1;
                 retries[tries.min(size - 1)] += 1;
@@ -109,7 +109,7 @@ fn look(target: &Zone, zones: &[Zone]) -> Result<Value, String> {
             None => lost.push(zone.name.clone()),
         }
     }
-    let zone_is_silent = first_answer(&socket, target).map_err(failed)?.is_none();
+    let zone_is_silent = first_answer(&socket, target, &[]).map_err(failed)?.is_none();
     let others = answered + lost.len();
     lost.truncate(LOST_MAX);
     Ok(json!({
@@ -125,9 +125,11 @@ fn look(target: &Zone, zones: &[Zone]) -> Result<Value, String> {
 }
 
 /// How many servers of a zone were silent before one answered; `None` if all
-/// were. The silent ones are asked first, as an unlucky resolver does.
-fn first_answer(socket: &UdpSocket, zone: &Zone) -> io::Result<Option<usize>> {
-    for (tries, address) in zone.addresses.iter().enumerate() {
+/// were. Those in `off` are asked first.
+fn first_answer(socket: &UdpSocket, zone: &Zone, off: &[u16]) -> io::Result<Option<usize>> {
+    let mut order: Vec<(&u16, &SocketAddr)> = zone.servers.iter().zip(&zone.addresses).collect();
+    order.sort_by_key(|(server, _)| !off.contains(server));
+    for (tries, (_, address)) in order.into_iter().enumerate() {
         let question = question(&zone.name);
         // A port that nobody has is silence too.
         if socket.send_to(&question, address).is_err() {
