@@ -6,12 +6,13 @@ PHAROS := $(CURDIR)/target/release/pharos
 export PHAROS_BIN := $(PHAROS)
 
 .PHONY: help run build test lint conformance bench bench-authority bench-reload \
-        bench-answers bench-instructions fuzz clean
+        bench-answers bench-instructions prove-shards fuzz clean
 
 help:
 	@echo "make run                start pharos dev: sample zones on loopback"
 	@echo "make test               formatting, lints, every test"
 	@echo "make conformance        100,000 questions to Pharos, Knot, NSD and BIND; real clients"
+	@echo "make prove-shards       all shards of the two full designs: no three workers twice"
 	@echo "make bench              all benchmarks: bench-{authority,reload,answers,instructions}"
 	@echo "make fuzz [SECONDS=60]  every fuzz target for a bounded time"
 
@@ -59,6 +60,11 @@ bench-instructions:
 	$(CARGO) run --release --locked -p bench -- instructions
 
 SECONDS ?= 60
+# Some minutes; needs 400 MB of memory.
+prove-shards:
+	scripts/need build
+	$(CARGO) test --release --locked -p shuffle --test full_designs -- --ignored --nocapture --test-threads 1
+
 fuzz:
 	scripts/need build fuzz
 	fuzz/run $(SECONDS)

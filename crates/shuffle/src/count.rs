@@ -8,8 +8,8 @@ use crate::code::{Code, CodeKind};
 use crate::fleet::Columns;
 use crate::shard::SIZE_MAX;
 
-/// Words that are looked at for one count at the most: some seconds.
-const STEPS_MAX: u128 = 1 << 28;
+/// Steps of one count at the most: a second or two.
+const STEPS_MAX: u128 = 1 << 26;
 
 /// A set of letters of one place.
 #[derive(Clone, Debug)]
@@ -39,8 +39,13 @@ pub(crate) struct WordCount {
 }
 
 /// Words whose letters at `places` are in the sets of these places; `None` if
-/// it would take too long to count them.
-pub(crate) fn words_through(code: &Code, places: &[usize], sets: &[LetterSet]) -> Option<u128> {
+/// counting them takes more than `steps`, which are used up.
+fn words_through(
+    code: &Code,
+    places: &[usize],
+    sets: &[LetterSet],
+    steps: &mut u128,
+) -> Option<u128> {
     let free = code.overlap() + 1;
     let mut places = places.to_vec();
     places.sort_by_key(|&place| sets[place].len());
@@ -52,9 +57,9 @@ pub(crate) fn words_through(code: &Code, places: &[usize], sets: &[LetterSet]) -
         return product(&places)?.checked_mul(u128::from(code.alphabet_len()).checked_pow(rest)?);
     }
     let (decide, check) = places.split_at(free);
-    if product(decide)? > STEPS_MAX {
-        return None;
-    }
+    // The map from these letters to words has a table for each term.
+    let tables = u128::from(code.alphabet_len()) * (free * sets.len()) as u128;
+    *steps = steps.checked_sub(product(decide)?.checked_add(tables)?)?;
     let completion = code.completion(decide);
     let (mut word, mut count) = ([0; SIZE_MAX], 0);
     each_choice(decide, sets, |letters| {
@@ -112,7 +117,14 @@ pub(crate) fn words_within(code: &Code, columns: &Columns) -> WordCount {
         _ => {}
     }
     let gaps: Vec<LetterSet> = sizes.iter().map(|&size| LetterSet::new(len, size..len)).collect();
-    words_outside(code, &gaps)
+    let counted = words_outside(code, &gaps);
+    // Every letter that stands for no slot takes one word of each class.
+    let gap_sum: u64 = gaps.iter().map(|gap| gap.len() as u64).sum();
+    let least = u128::from(code.class_count()) * u128::from(u64::from(len).saturating_sub(gap_sum));
+    match counted.is_exact {
+        true => counted,
+        false => WordCount { count: counted.count.max(least), is_exact: false },
+    }
 }
 
 /// Words that have no letter in the set of its place, by inclusion and
@@ -121,10 +133,12 @@ pub(crate) fn words_outside(code: &Code, sets: &[LetterSet]) -> WordCount {
     let touched: Vec<usize> = (0..sets.len()).filter(|&place| sets[place].len() > 0).collect();
     // Ending after words with an odd number of such letters gives too few.
     let mut sums = vec![Some(0i128); touched.len() + 1];
+    let mut steps = STEPS_MAX;
     for subset in 0..1u32 << touched.len() {
         let places: Vec<usize> =
             (0..touched.len()).filter(|at| subset >> at & 1 == 1).map(|at| touched[at]).collect();
-        let count = words_through(code, &places, sets).and_then(|n| i128::try_from(n).ok());
+        let count = words_through(code, &places, sets, &mut steps);
+        let count = count.and_then(|n| i128::try_from(n).ok());
         let sum = &mut sums[places.len()];
         *sum = sum.zip(count).and_then(|(sum, count)| sum.checked_add(count));
     }
@@ -194,7 +208,8 @@ mod tests {
             let counted = count_all(&code, |word| {
                 places.iter().all(|&place| sets[place].is_in[word[place] as usize])
             });
-            assert_eq!(words_through(&code, &places, &sets), Some(counted), "{places:?}");
+            let found = words_through(&code, &places, &sets, &mut { STEPS_MAX });
+            assert_eq!(found, Some(counted), "{places:?}");
         }
     }
 

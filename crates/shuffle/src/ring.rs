@@ -33,15 +33,17 @@ enum Addition {
 }
 
 /// A field of `prime ^ degree` elements: polynomials over the integers modulo
-/// `prime`, modulo an irreducible one. The digits of a number to the base
-/// `prime` are the coefficients.
+/// `prime`, modulo one of them. The digits of a number to the base `prime` are
+/// the coefficients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Field {
     prime: u32,
     degree: u32,
     len: u32,
-    /// `x ^ degree` as a polynomial of lower degree.
-    reduction: Vec<u32>,
+    /// The powers of `x`, which are all elements but 0, and the exponent of
+    /// each; none if the degree is 1, where integers are as quick.
+    powers: Vec<u32>,
+    logs: Vec<u32>,
 }
 
 impl Ring {
@@ -116,9 +118,7 @@ impl Ring {
     pub fn multiply(&self, a: u32, b: u32) -> u32 {
         match &self.structure {
             Structure::Integers => (u64::from(a) * u64::from(b) % u64::from(self.len)) as u32,
-            Structure::Fields(fields) => {
-                map_fields(fields, &[a, b], |field, parts| field.multiply(parts[0], parts[1]))
-            }
+            Structure::Fields(fields) => map_fields(fields, [a, b], Field::multiply),
         }
     }
 
@@ -132,7 +132,9 @@ impl Ring {
     pub fn letter(&self, number: u32) -> u32 {
         match &self.structure {
             Structure::Integers => number % self.len,
-            Structure::Fields(fields) => map_fields(fields, &[], |field, _| number % field.len),
+            Structure::Fields(fields) => {
+                map_fields(fields, [0; 2], |field, _, _| number % field.len)
+            }
         }
     }
 
@@ -142,21 +144,20 @@ impl Ring {
             Structure::Integers => inverse_modulo(a, self.len),
             Structure::Fields(fields) => {
                 let is_unit = split(fields, a).all(|part| part != 0);
-                is_unit.then(|| map_fields(fields, &[a], |field, parts| field.inverse(parts[0])))
+                is_unit.then(|| map_fields(fields, [a, 0], |field, a, _| field.inverse(a)))
             }
         }
     }
 }
 
-/// Puts a letter together from what `part` says of each field.
-fn map_fields(fields: &[Field], letters: &[u32], part: impl Fn(&Field, &[u32]) -> u32) -> u32 {
-    let mut rest = letters.to_vec();
+/// Puts a letter together from what `part` says of each field and of the parts
+/// of two letters there.
+fn map_fields(fields: &[Field], letters: [u32; 2], part: impl Fn(&Field, u32, u32) -> u32) -> u32 {
+    let [mut a, mut b] = letters;
     let (mut whole, mut place) = (0, 1);
     for field in fields {
-        let parts: Vec<u32> = rest.iter().map(|letter| letter % field.len).collect();
-        rest.iter_mut().for_each(|letter| *letter /= field.len);
-        whole += place * part(field, &parts);
-        place *= field.len;
+        whole += place * part(field, a % field.len, b % field.len);
+        (a, b, place) = (a / field.len, b / field.len, place * field.len);
     }
     whole
 }
@@ -182,82 +183,78 @@ fn map_digits(primes: &[u32], a: u32, b: u32, digit: impl Fn(u32, u32, u32) -> u
 impl Field {
     fn new(prime: u32, degree: u32) -> Self {
         let len = prime.pow(degree);
-        let candidates = (0..len).map(|tail| digits(tail, prime, degree));
-        let reduction = candidates
-            .filter(|tail| degree == 1 || is_irreducible(prime, tail))
-            .map(|tail| tail.iter().map(|digit| (prime - digit) % prime).collect())
-            .next()
-            .expect("there are irreducible polynomials of every degree");
-        Field { prime, degree, len, reduction }
+        let (powers, logs) =
+            if degree == 1 { (Vec::new(), Vec::new()) } else { powers(prime, len) };
+        Field { prime, degree, len, powers, logs }
     }
 
     fn multiply(&self, a: u32, b: u32) -> u32 {
-        if self.degree == 1 {
-            return (u64::from(a) * u64::from(b) % u64::from(self.prime)) as u32;
-        }
-        let (prime, degree) = (u64::from(self.prime), self.degree as usize);
-        let (a, b) = (digits(a, self.prime, self.degree), digits(b, self.prime, self.degree));
-        let mut product = vec![0u64; 2 * degree];
-        for (i, &x) in a.iter().enumerate() {
-            for (j, &y) in b.iter().enumerate() {
-                product[i + j] = (product[i + j] + u64::from(x) * u64::from(y)) % prime;
+        match self.degree {
+            1 => (u64::from(a) * u64::from(b) % u64::from(self.prime)) as u32,
+            _ if a == 0 || b == 0 => 0,
+            _ => {
+                let sum = self.logs[a as usize] + self.logs[b as usize];
+                self.powers[(sum % (self.len - 1)) as usize]
             }
         }
-        for high in (degree..2 * degree).rev() {
-            let lead = std::mem::take(&mut product[high]);
-            for (i, &r) in self.reduction.iter().enumerate() {
-                let at = high - degree + i;
-                product[at] = (product[at] + lead * u64::from(r)) % prime;
-            }
-        }
-        product[..degree].iter().rev().fold(0, |number, &digit| number * self.prime + digit as u32)
     }
 
-    /// The power `len - 2`, by Fermat.
+    /// `a` is not 0.
     fn inverse(&self, a: u32) -> u32 {
-        let (mut power, mut square, mut exponent) = (1, a, self.len - 2);
-        while exponent > 0 {
-            if exponent & 1 == 1 {
-                power = self.multiply(power, square);
-            }
-            square = self.multiply(square, square);
-            exponent >>= 1;
+        match self.degree {
+            1 => inverse_modulo(a, self.prime).unwrap_or(0),
+            _ => self.powers[((self.len - 1 - self.logs[a as usize]) % (self.len - 1)) as usize],
         }
-        power
+    }
+}
+
+/// The powers of `x` modulo a polynomial that makes them all different, from
+/// exponent 0 on, and the exponent of each element.
+fn powers(prime: u32, len: u32) -> (Vec<u32>, Vec<u32>) {
+    // A polynomial of which `x` is no factor: the lowest digit is not 0.
+    let polynomials = (1..len).filter(|number| !number.is_multiple_of(prime));
+    let powers = polynomials.map(|lower| powers_modulo(prime, len, lower));
+    let powers = powers
+        .into_iter()
+        .find(|powers| powers.len() as u32 == len - 1)
+        .expect("there are primitive polynomials of every degree");
+    let mut logs = vec![0; len as usize];
+    for (exponent, &power) in powers.iter().enumerate() {
+        logs[power as usize] = exponent as u32;
+    }
+    (powers, logs)
+}
+
+/// The powers of `x`, until 1 comes back, if `x ^ degree` is the polynomial
+/// `lower`; digits to the base `prime` are coefficients.
+fn powers_modulo(prime: u32, len: u32, lower: u32) -> Vec<u32> {
+    let mut powers = vec![1];
+    let mut power = 1;
+    loop {
+        let lead = power / (len / prime);
+        power = power % (len / prime) * prime;
+        for _ in 0..lead {
+            power = add_digits(prime, power, lower);
+        }
+        if power == 1 || powers.len() as u32 >= len {
+            return powers;
+        }
+        powers.push(power);
     }
 }
 
-fn digits(mut number: u32, base: u32, count: u32) -> Vec<u32> {
-    let next = |_| {
-        let digit = number % base;
-        number /= base;
-        digit
-    };
-    (0..count).map(next).collect()
-}
-
-/// Whether `x^n + tail` has no divisor of lower degree.
-fn is_irreducible(prime: u32, tail: &[u32]) -> bool {
-    let degree = tail.len() as u32;
-    (1..=degree / 2).all(|low| {
-        (0..prime.pow(low)).all(|number| !divides(prime, &digits(number, prime, low), tail))
-    })
-}
-
-/// Whether the monic polynomial with the lower coefficients `divisor` divides
-/// the one with the lower coefficients `tail`.
-fn divides(prime: u32, divisor: &[u32], tail: &[u32]) -> bool {
-    let prime = u64::from(prime);
-    let mut rest: Vec<u64> = tail.iter().map(|&c| u64::from(c)).chain([1]).collect();
-    for high in (divisor.len()..rest.len()).rev() {
-        let lead = rest[high];
-        rest[high] = 0;
-        for (i, &d) in divisor.iter().enumerate() {
-            let at = high - divisor.len() + i;
-            rest[at] = (rest[at] + lead * (prime - u64::from(d))) % prime;
-        }
+/// Adds two polynomials over the integers modulo `prime`.
+fn add_digits(prime: u32, mut a: u32, mut b: u32) -> u32 {
+    if prime == 2 {
+        return a ^ b;
     }
-    rest.iter().all(|&coefficient| coefficient == 0)
+    let (mut sum, mut place) = (0, 1);
+    while a > 0 || b > 0 {
+        sum += place * ((a % prime + b % prime) % prime);
+        (a, b) = (a / prime, b / prime);
+        place = place.wrapping_mul(prime);
+    }
+    sum
 }
 
 fn inverse_modulo(a: u32, len: u32) -> Option<u32> {
