@@ -227,6 +227,13 @@ fn a_drill_shows_that_only_one_zone_is_gone() {
         serde_json::from_value(found["others_by_servers_shared"].clone()).unwrap();
     assert!(shared[1] + shared[2] > 0 && shared[3] + shared[4] == 0, "{found}");
     assert_eq!(json(&server, &["fleet", "show"])["off"], serde_json::json!([]));
+    // A closed server keeps its zones, and is told.
+    let closed = json(&server, &["fleet", "close", "3", "17"])["closed"].clone();
+    assert_eq!(closed, serde_json::json!([3, 17]));
+    assert_eq!(json(&server, &["fleet", "open", "3"])["closed"], serde_json::json!([17]));
+    let refused = server.pharos(&["fleet", "close", "32"]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("no server 32 in a fleet of 32"), "{said}");
     // It fails when it should: with all servers of another zone off as well.
     assert!(server.pharos(&["fleet", "off", "--zone", "z8.test"]).status.success());
     let output = server.pharos(&["fleet", "drill", "z7.test"]);

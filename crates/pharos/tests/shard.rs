@@ -81,6 +81,29 @@ fn lists_are_in_stripe_order_and_follow_the_key() {
 }
 
 #[test]
+fn lists_pass_closed_workers_over_and_go_into_shards() {
+    let list = |args: &str| -> Vec<Vec<u32>> {
+        let args: Vec<&str> = args.split(' ').chain(["--json"]).collect();
+        text(&args).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let open = list("list --workers 16 --stripes 4 --count 64 --closed 0,5");
+    assert_eq!(open.len(), 36);
+    assert!(open.iter().flatten().all(|worker| ![0, 5].contains(worker)));
+    let outer = "--workers 256 --stripes 8 --size 8";
+    let tenant = &list(&format!("list {outer} --from 5 --count 1"))[0];
+    let within = "--within 5 --inner-size 4 --inner-overlap 2 --count 99";
+    let customers = list(&format!("list {outer} {within}"));
+    assert_eq!(customers.len(), 14);
+    for (at, one) in customers.iter().enumerate() {
+        assert!(one.len() == 4 && one.iter().all(|worker| tenant.contains(worker)));
+        let shared = |other: &Vec<u32>| one.iter().filter(|worker| other.contains(worker)).count();
+        assert!(customers[..at].iter().all(|other| shared(other) <= 2));
+    }
+    refused("list --workers 16 --closed 16", "--closed: there is no worker `16`");
+    refused(&format!("list {outer} --within 5 --inner-size 9"), "1 to 8 slots");
+}
+
+#[test]
 fn shards_are_found_by_number_and_by_workers() {
     let by_number = json_of(&of_fleet(&["show", "4711"]));
     let workers: Vec<String> = serde_json::from_value(by_number["workers"].clone()).unwrap();

@@ -9,6 +9,7 @@ use axum::extract::rejection::JsonRejection;
 use axum::extract::{FromRequest, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 use wire::Name;
@@ -96,26 +97,53 @@ struct Switch {
     on: Vec<u16>,
 }
 
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Close {
+    close: Vec<u16>,
+    open: Vec<u16>,
+}
+
 /// Switches servers off and on; all on if none is named.
 pub async fn switch(State(Desk { server, .. }): Shared, request: Request) -> Response {
     let Some(fleet) = &server.fleet else { return no_fleet() };
-    let body = timeout(REQUEST_TIME_MAX, Json::from_request(request, &())).await;
-    let wanted: Result<Json<Switch>, JsonRejection> = match body {
-        Ok(wanted) => wanted,
-        Err(_) => return error(StatusCode::REQUEST_TIMEOUT, "the request did not end"),
-    };
-    let Switch { off, on } = match wanted {
-        Ok(Json(switch)) => switch,
-        Err(rejection) => {
-            let what = rejection.body_text();
-            let text = format!("{what}; accepted: {{\"off\": [NUMBER, …], \"on\": [NUMBER, …]}}");
-            return error(StatusCode::BAD_REQUEST, text);
-        }
-    };
+    let Switch { off, on } =
+        match body(request, "{\"off\": [NUMBER, …], \"on\": [NUMBER, …]}").await {
+            Ok(wanted) => wanted,
+            Err(response) => return response,
+        };
     if let Err(text) = fleet.switch(&off, &on) {
         return error(StatusCode::BAD_REQUEST, text);
     }
     tracing::warn!(?off, ?on, "virtual name servers were switched");
     server.publish_served(fleet);
     Json(fleet.status()).into_response()
+}
+
+/// Closes servers to new zones, and opens them again.
+pub async fn close(State(Desk { server, .. }): Shared, request: Request) -> Response {
+    let Some(fleet) = server.fleet.clone() else { return no_fleet() };
+    let accepted = "{\"close\": [NUMBER, …], \"open\": [NUMBER, …]}";
+    let Close { close, open } = match body(request, accepted).await {
+        Ok(wanted) => wanted,
+        Err(response) => return response,
+    };
+    // It waits for the disk.
+    let work = move || fleet.close(&close, &open).map(|()| fleet.status());
+    match tokio::task::spawn_blocking(work).await {
+        Ok(Ok(status)) => Json(status).into_response(),
+        Ok(Err(text)) => error(StatusCode::CONFLICT, text),
+        Err(_) => error(StatusCode::INTERNAL_SERVER_ERROR, "the servers could not be closed"),
+    }
+}
+
+/// What a request asks for; `accepted` is told to whoever asks otherwise.
+async fn body<T: DeserializeOwned>(request: Request, accepted: &str) -> Result<T, Response> {
+    let body = timeout(REQUEST_TIME_MAX, Json::from_request(request, &())).await;
+    let wanted: Result<Json<T>, JsonRejection> =
+        body.map_err(|_| error(StatusCode::REQUEST_TIMEOUT, "the request did not end"))?;
+    wanted.map(|Json(wanted)| wanted).map_err(|rejection| {
+        let text = format!("{}; accepted: {accepted}", rejection.body_text());
+        error(StatusCode::BAD_REQUEST, text)
+    })
 }

@@ -58,6 +58,7 @@ pub async fn start(
         let routes = reading()
             .route("/v1/reload", post(reload_zones))
             .route("/v1/fleet/switch", post(fleet::switch))
+            .route("/v1/fleet/close", post(fleet::close))
             .with_state(desk);
         tokio::spawn(connections::serve(listener, routes, CONTROL_TIME_MAX));
         place
@@ -80,8 +81,8 @@ fn reading() -> Router<Desk> {
             error(StatusCode::NOT_FOUND, text)
         })
         .method_not_allowed_fallback(async || {
-            let text = "this page is not for that method; accepted: GET, and POST for /v1/reload \
-                        and /v1/fleet/switch on the control socket";
+            let text = "this page is not for that method; accepted: GET, and POST for /v1/reload, \
+                        /v1/fleet/switch and /v1/fleet/close on the control socket";
             error(StatusCode::METHOD_NOT_ALLOWED, text)
         })
 }

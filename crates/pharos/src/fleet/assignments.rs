@@ -7,7 +7,7 @@
 //! period before another zone may have it: resolvers remember the delegation,
 //! and a file that was removed by mistake finds its shard again.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use std::time::Duration;
 use authority::{NameHasher, Placement, Shard, ShardServer};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableError};
 use serde::{Deserialize, Serialize};
-use shuffle::{Admission, Allocator, Design, DesignIndex, Fleet, Key, Plan, Wish};
+use shuffle::{Admission, Allocator, Design, DesignIndex, Fleet, Key, Plan, Slot, Wish};
 use wire::Name;
 
 use super::names::ServerNames;
@@ -34,6 +34,7 @@ const SHAPE_KEY: &str = "shape";
 const SECRET_KEY: &str = "key";
 const ALLOCATOR_KEY: &str = "allocator";
 const GENERATION_KEY: &str = "generation";
+const CLOSED_KEY: &str = "closed";
 
 /// Memory for parts of the file.
 const CACHE_LEN: usize = 16 << 20;
@@ -78,6 +79,10 @@ pub struct Assignments {
 #[derive(Debug)]
 struct State {
     allocator: Allocator,
+    /// Passes shards of closed servers over.
+    admission: Admission,
+    /// Servers that get no new zones.
+    closed: BTreeSet<u16>,
     /// By the hash of the zone's name.
     zones: HashMap<u64, Held>,
     /// Not on disk yet.
@@ -146,7 +151,10 @@ impl Assignments {
             write_first(&database, shape, &key, &allocator).map_err(|error| failed(&error))?;
         }
         let zones = read_zones(&database, &allocator, &hasher).map_err(|error| failed(&error))?;
-        let state = Mutex::new(State { allocator, zones, new: Vec::new() });
+        let closed = read_closed(&database).map_err(|error| failed(&error))?;
+        let admission = admission_of(&closed);
+        let state = State { allocator, admission, closed, zones, new: Vec::new() };
+        let state = Mutex::new(state);
         Ok(Assignments { path: path.to_owned(), database, hasher, names, grace, state })
     }
 
@@ -158,12 +166,14 @@ impl Assignments {
         let index = match state.zones.get(&hash) {
             Some(held) => held.index,
             None => {
-                let (index, _) = state.allocator.allocate(&Admission::everyone()).ok_or_else(|| {
+                let State { allocator, admission, closed, .. } = &mut *state;
+                let (index, _) = allocator.allocate(admission).ok_or_else(|| {
                     format!(
-                        "no shard is left for {origin}: all {} are in use, or wait for {} hours \
-                         after their zones went",
-                        state.allocator.design().capacity(),
-                        self.grace.as_secs() / 3600
+                        "no shard is left for {origin}: all {} are in use, wait for {} hours after \
+                         their zones went, or have one of {} closed servers",
+                        allocator.design().capacity(),
+                        self.grace.as_secs() / 3600,
+                        closed.len()
                     )
                 })?;
                 state.zones.insert(hash, Held { index, gone_secs: 0 });
@@ -259,6 +269,44 @@ impl Assignments {
         };
         let is_over = !is_there && now_secs.saturating_sub(gone_secs) >= self.grace.as_secs();
         (!is_over).then_some(Held { gone_secs, ..held })
+    }
+
+    /// Closes servers to new zones, or opens them again; on disk when it
+    /// returns. Zones that they have stay: a sick server is not replaced, so
+    /// that what made it sick does not follow.
+    pub fn close(&self, close: &[u16], open: &[u16]) -> Result<(), String> {
+        let mut state = self.state();
+        let mut closed = state.closed.clone();
+        closed.extend(close);
+        closed.retain(|server| !open.contains(server));
+        let mut allocator = state.allocator.clone();
+        if !state.closed.is_subset(&closed) {
+            allocator.reconsider();
+        }
+        let octets: Vec<u8> = closed.iter().flat_map(|server| server.to_le_bytes()).collect();
+        let write = || -> Result<(), redb::Error> {
+            let transaction = self.database.begin_write()?;
+            {
+                let mut table = transaction.open_table(STATE)?;
+                table.insert(CLOSED_KEY, &octets[..])?;
+                table.insert(ALLOCATOR_KEY, &allocator.to_bytes()[..])?;
+            }
+            Ok(transaction.commit()?)
+        };
+        // What is new is not on disk yet, and neither is its number.
+        if state.new.is_empty() {
+            write().map_err(|error| self.explain(&error))?;
+            state.allocator = allocator;
+            state.admission = admission_of(&closed);
+            state.closed = closed;
+            return Ok(());
+        }
+        Err("zones are being placed; try again when the reload is done".into())
+    }
+
+    /// The servers that get no new zones.
+    pub fn closed(&self) -> Vec<u16> {
+        self.state().closed.iter().copied().collect()
     }
 
     /// The servers of the shard with this number.
@@ -413,6 +461,18 @@ fn read_zones(
     Ok(zones)
 }
 
+fn admission_of(closed: &BTreeSet<u16>) -> Admission {
+    let mut admission = Admission::everyone();
+    closed.iter().for_each(|server| admission.close(Slot((*server).into())));
+    admission
+}
+
+fn read_closed(database: &Database) -> Result<BTreeSet<u16>, redb::Error> {
+    let table = database.begin_read()?.open_table(STATE)?;
+    let octets = table.get(CLOSED_KEY)?.map(|value| value.value().to_vec()).unwrap_or_default();
+    Ok(octets.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect())
+}
+
 fn explain_shape(path: &Path, kept: Shape, wished: Shape) -> String {
     let tell = |shape: Shape| {
         let Shape { servers, stripes, size, overlap } = shape;
@@ -505,6 +565,28 @@ mod tests {
     }
 
     #[test]
+    fn closed_servers_get_no_new_zones() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("fleet");
+        let assignments = open(&path, SHAPE).unwrap();
+        let before = servers(&assignments, 0);
+        assignments.commit().unwrap();
+        assignments.close(&before, &[]).unwrap();
+        drop(assignments);
+        let assignments = open(&path, SHAPE).unwrap();
+        assert_eq!(assignments.closed(), before);
+        let is_apart =
+            |number| servers(&assignments, number).iter().all(|server| !before.contains(server));
+        assert!((1..500).all(is_apart));
+        assert_eq!(servers(&assignments, 0), before, "who has them keeps them");
+        assert!(assignments.close(&[], &before).unwrap_err().contains("being placed"));
+        assignments.commit().unwrap();
+        assignments.close(&[], &before).unwrap();
+        // What was passed over comes first.
+        assert!((500..510).any(|number| !is_apart(number)));
+    }
+
+    #[test]
     fn another_shape_is_refused_and_a_foreign_file_too() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("fleet");
@@ -529,7 +611,7 @@ mod tests {
             servers(&assignments, number);
         }
         let error = assignments.place(Name::from_trusted(&zone(8))).unwrap_err();
-        assert!(error.contains("no shard is left for z8.test.: all 8 are in use"), "{error}");
+        assert!(error.contains("no shard is left for z8.test.: all 8 are in use,"), "{error}");
     }
 
     #[test]

@@ -37,6 +37,22 @@ pub enum FleetCommand {
         #[command(flatten)]
         socket: Socket,
     },
+    /// Close virtual name servers to new zones; those they have stay
+    Close {
+        /// Numbers of servers
+        #[arg(value_name = "SERVER", required = true)]
+        servers: Vec<u16>,
+        #[command(flatten)]
+        socket: Socket,
+    },
+    /// Open virtual name servers to new zones again
+    Open {
+        /// Numbers of servers
+        #[arg(value_name = "SERVER", required = true)]
+        servers: Vec<u16>,
+        #[command(flatten)]
+        socket: Socket,
+    },
     /// Switch the servers of one zone off, ask for every other zone as a
     /// resolver would, and switch them on again
     Drill {
@@ -74,6 +90,14 @@ pub fn run(command: FleetCommand) -> Result<u8, String> {
             let status = switch(&socket, &[], &servers)?;
             socket.print(&status, show)?;
         }
+        FleetCommand::Close { servers, socket } => {
+            let status = close(&socket, &servers, &[])?;
+            socket.print(&status, show)?;
+        }
+        FleetCommand::Open { servers, socket } => {
+            let status = close(&socket, &[], &servers)?;
+            socket.print(&status, show)?;
+        }
         FleetCommand::Drill { zone, socket } => return drill::run(&zone, &socket),
         FleetCommand::Export { file, socket } => export(file, &socket)?,
     }
@@ -83,6 +107,10 @@ pub fn run(command: FleetCommand) -> Result<u8, String> {
 /// Switches servers off and on; all on if both are empty.
 pub fn switch(socket: &Socket, off: &[u16], on: &[u16]) -> Result<Value, String> {
     socket.post("/v1/fleet/switch", &json!({ "off": off, "on": on }).to_string())
+}
+
+fn close(socket: &Socket, close: &[u16], open: &[u16]) -> Result<Value, String> {
+    socket.post("/v1/fleet/close", &json!({ "close": close, "open": open }).to_string())
 }
 
 /// The numbers of the servers of a zone.
@@ -137,11 +165,12 @@ fn show(out: &mut Output, status: &Value) -> io::Result<()> {
         status["host"].as_str().unwrap_or_default(),
         number("serving")
     )?;
-    match status["off"].as_array().filter(|off| !off.is_empty()) {
-        Some(off) => {
-            let off: Vec<String> = off.iter().map(Value::to_string).collect();
-            writeln!(out, "off      {}", off.join(" "))
+    for (key, note) in [("off", ""), ("closed", " to new zones")] {
+        let servers = status[key].as_array().into_iter().flatten();
+        let servers: Vec<String> = servers.map(Value::to_string).collect();
+        if !servers.is_empty() {
+            writeln!(out, "{key:<8} {}{note}", servers.join(" "))?;
         }
-        None => Ok(()),
     }
+    Ok(())
 }

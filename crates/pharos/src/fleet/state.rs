@@ -59,6 +59,8 @@ pub struct Status {
     /// Servers that this host answers on.
     pub serving: usize,
     pub off: Vec<u16>,
+    /// Servers that get no new zones.
+    pub closed: Vec<u16>,
     #[serde(flatten)]
     pub usage: Usage,
 }
@@ -126,15 +128,29 @@ impl FleetState {
         }
     }
 
-    /// Switches servers off and on again; all on if both are empty.
-    pub fn switch(&self, off: &[u16], on: &[u16]) -> Result<(), String> {
+    /// Says which of these servers the fleet does not have.
+    fn check(&self, servers: &[u16]) -> Result<(), String> {
         let count = self.placing.shape.servers;
-        if let Some(server) = off.iter().chain(on).find(|server| u32::from(**server) >= count) {
-            return Err(format!(
+        match servers.iter().find(|server| u32::from(**server) >= count) {
+            Some(server) => Err(format!(
                 "no server {server} in a fleet of {count}; accepted: 0 to {}",
                 count - 1
-            ));
+            )),
+            None => Ok(()),
         }
+    }
+
+    /// Closes servers to new zones, and opens them again.
+    pub fn close(&self, close: &[u16], open: &[u16]) -> Result<(), String> {
+        self.check(close)?;
+        self.check(open)?;
+        self.assignments.close(close, open)
+    }
+
+    /// Switches servers off and on again; all on if both are empty.
+    pub fn switch(&self, off: &[u16], on: &[u16]) -> Result<(), String> {
+        self.check(off)?;
+        self.check(on)?;
         let mut servers = self.servers();
         if off.is_empty() && on.is_empty() {
             servers.off.clear();
@@ -155,6 +171,7 @@ impl FleetState {
             generation: servers.map.as_ref().map(|map| map.generation),
             serving,
             off: servers.off.iter().copied().collect(),
+            closed: self.assignments.closed(),
             usage: self.assignments.usage(),
         }
     }

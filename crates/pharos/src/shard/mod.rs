@@ -10,13 +10,14 @@ mod told;
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use shuffle::verify::verify;
 use shuffle::{
-    Design, Fleet, Host, Key, KeyError, Plan, Resize, Shard, Slot, SlotMap, Wish, blast,
-    plan_resize, spectrum, suspects,
+    Admission, Design, DesignIndex, Fleet, Host, Key, KeyError, Nested, NestedIndex, Plan, Resize,
+    Shard, Slot, SlotMap, Wish, blast, plan_resize, spectrum, suspects,
 };
 
 use crate::output::{self, Output};
@@ -58,6 +59,18 @@ pub enum ShardCommand {
         /// Shards at the most
         #[arg(long, default_value_t = 10, value_name = "N")]
         count: u64,
+        /// Pass shards of these workers over: they are drained, or in quarantine
+        #[arg(long, value_name = "ID,…", value_delimiter = ',')]
+        closed: Vec<String>,
+        /// List the shards of the customers of the tenant with this shard
+        #[arg(long, value_name = "INDEX", requires = "inner_size", conflicts_with = "closed")]
+        within: Option<u64>,
+        /// Workers of a customer's shard
+        #[arg(long, value_name = "K", requires = "within")]
+        inner_size: Option<usize>,
+        /// Workers that two customers of a tenant may share; by default half
+        #[arg(long, value_name = "T", requires = "within")]
+        inner_overlap: Option<usize>,
         /// One JSON array of worker ids a line
         #[arg(long)]
         json: bool,
@@ -331,9 +344,36 @@ pub fn run(command: ShardCommand) -> Result<u8, String> {
         ShardCommand::Show { what, design, assignment, json } => {
             print(&mut out, json, &show(&what, &design, assignment.as_deref())?)
         }
-        ShardCommand::List { design, from, count, json } => {
+        ShardCommand::List {
+            design,
+            from,
+            count,
+            closed,
+            within,
+            inner_size,
+            inner_overlap,
+            json,
+        } => {
+            let key = design.wish.key()?;
             let (workers, design) = design.design()?;
-            list(&mut out, &workers, &design, from, count, json)
+            let count = usize::try_from(count).unwrap_or(usize::MAX);
+            match (within, inner_size) {
+                (Some(tenant), Some(size)) => {
+                    let overlap = inner_overlap.unwrap_or(size / 2);
+                    let nested = Nested::within(Arc::new(design), size, overlap, &key)
+                        .map_err(|error| error.to_string())?;
+                    let customers = customers(&nested, tenant)?;
+                    let shards = customers.skip_while(|(index, _)| index.get() < from).take(count);
+                    list(&mut out, &workers, shards, json)
+                }
+                _ => {
+                    let admission = admission(&workers, &design, &closed, &key)?;
+                    let is_admitted =
+                        |(index, shard): &(DesignIndex, Shard)| admission.admits(*index, shard);
+                    let shards = design.shards(from).filter(is_admitted).take(count);
+                    list(&mut out, &workers, shards, json)
+                }
+            }
         }
         ShardCommand::Blast { sick, json } => print(&mut out, json, &blast(&sick)?),
         ShardCommand::Spectrum { design, json } => {
@@ -388,15 +428,46 @@ fn print(out: &mut dyn Write, json: bool, told: &impl Told) -> io::Result<()> {
     }
 }
 
+/// Passes shards over by the weights of the workers, and those of closed ones.
+fn admission(
+    workers: &Workers,
+    design: &Design,
+    closed: &[String],
+    key: &Key,
+) -> Result<Admission, String> {
+    let mut admission = Admission::by_weight(&workers.fleet, design, key);
+    for id in closed {
+        let slot = workers.slot(id.trim());
+        admission
+            .close(slot.ok_or_else(|| format!("--closed: there is no worker `{}`", id.trim()))?);
+    }
+    Ok(admission)
+}
+
+/// The shards of the customers of the tenant with the shard `tenant`.
+fn customers(
+    nested: &Nested,
+    tenant: u64,
+) -> Result<impl Iterator<Item = (DesignIndex, Shard)>, String> {
+    let (tenant, _) = nested
+        .outer()
+        .shards(tenant)
+        .next()
+        .filter(|(index, _)| index.get() == tenant)
+        .ok_or_else(|| format!("--within: there is no shard {tenant}"))?;
+    let customer = move |(customer, _): (DesignIndex, Shard)| {
+        Some((customer, nested.shard(NestedIndex { tenant, customer })?))
+    };
+    Ok(nested.inner().shards(0).filter_map(customer))
+}
+
 fn list(
     out: &mut dyn Write,
     workers: &Workers,
-    design: &Design,
-    from: u64,
-    count: u64,
+    shards: impl Iterator<Item = (DesignIndex, Shard)>,
     json: bool,
 ) -> io::Result<()> {
-    for (index, shard) in design.shards(from).take(usize::try_from(count).unwrap_or(usize::MAX)) {
+    for (index, shard) in shards {
         match json {
             true => {
                 serde_json::to_writer(&mut *out, &workers.ids(&shard))?;
