@@ -363,7 +363,7 @@ impl Checks {
         let [stripes, size, overlap] = FLEET_SHAPE;
         let shape = Shape {
             servers: spec.servers.unwrap_or(pool::SERVERS),
-            stripes: spec.stripes.unwrap_or(stripes),
+            stripes: self.within("fleet.stripes", spec.stripes.unwrap_or(stripes), 1..=128),
             size: spec.size.unwrap_or(size),
             overlap: spec.overlap.unwrap_or(overlap),
         };
@@ -381,6 +381,7 @@ impl Checks {
                 shape.stripes
             ));
         }
+        self.check_domains(&domains);
         let state = spec.state.clone().unwrap_or_else(|| {
             self.problems.push(format!(
                 "{}: missing; accepted: a file that this server alone writes, where it keeps \
@@ -405,6 +406,26 @@ impl Checks {
             map: spec.map.clone(),
             host: identity.unwrap_or("this host").to_owned(),
             grace: Duration::from_secs(3600 * hours),
+        }
+    }
+
+    /// Every stripe needs a domain of its own: within another one its names
+    /// would be the other's.
+    fn check_domains(&mut self, domains: &[String]) {
+        let plain = |domain: &String| domain.trim_end_matches('.').to_ascii_lowercase();
+        for (at, domain) in domains.iter().enumerate() {
+            let own = plain(domain);
+            let is_above = |other: &&String| {
+                let other = plain(other);
+                own == other || own.ends_with(&format!(".{other}"))
+            };
+            let others = domains.iter().enumerate().filter(|(n, _)| *n != at);
+            if let Some(other) = others.map(|(_, other)| other).find(is_above) {
+                self.problems.push(format!(
+                    "{}: `{domain}` lies in `{other}`; accepted: domains apart from each other",
+                    self.place("fleet.domains")
+                ));
+            }
         }
     }
 
@@ -660,6 +681,9 @@ mod tests {
         check(&format!("{good}size = 5"), Err(&[five]));
         check(&format!("{good}overlap = 4"), Err(&["nearest possible: an overlap of 3"]));
         check(&format!("{good}map = '/m'"), Err(&["fleet.map: a map of hosts needs the name"]));
+        let twice = "state = '/s'\ndomains = ['a.test', 'b.test', 'c.test', 'x.A.test.']\n";
+        check(twice, Err(&["`x.A.test.` lies in `a.test`"]));
+        check(&format!("{good}stripes = 200"), Err(&["200 is out of range"]));
         check(&format!("{good}grace_hours = 9000"), Err(&["9000 is out of range"]));
     }
 

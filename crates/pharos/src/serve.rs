@@ -13,6 +13,7 @@ use wire::{CookieSecrets, Secret};
 
 use crate::config::{Config, Cookies};
 use crate::counters::{AllCounters, Via};
+use crate::fleet::state::explain_absence;
 use crate::fleet::{FleetState, Placements};
 use crate::load::{KnownProblems, Load, Summary, ZoneDirectory};
 use crate::publish::{Publisher, Snapshot};
@@ -146,6 +147,11 @@ impl Server {
 
     fn load_now(&self, zones: &[String]) -> Result<Report, String> {
         let started = Instant::now();
+        // First: moving servers off a sick host must not need healthy zones.
+        let map_problem = match &self.fleet {
+            Some(fleet) if zones.is_empty() => self.take_map(fleet),
+            _ => None,
+        };
         let mut directory = lock(&self.directory);
         let serving = self.publisher.current();
         let progress = |done: usize, all: usize| tracing::info!(done, all, "reading zone files");
@@ -158,45 +164,47 @@ impl Server {
             error.to_string()
         })?;
         drop(serving);
-        // On disk before it is served.
-        if let Some(fleet) = &self.fleet
-            && let Err(error) = fleet.assignments.commit()
-        {
-            directory.distrust();
-            lock(&self.loads).failed += 1;
-            return Err(error);
-        }
         let touched = zones_of(&load, !zones.is_empty());
         let mut report = self.apply(load, started);
         if let Some(fleet) = &self.fleet {
+            report.problems.extend(map_problem);
             report.problems.extend(self.settle(fleet, touched.as_deref()));
         }
         Ok(report)
     }
 
-    /// Takes the map of hosts as it is now, and frees the shards of zones that
-    /// are gone; returns what did not work. The zones are served all the same.
-    fn settle(&self, fleet: &FleetState, zones: Option<&[Vec<u8>]>) -> Vec<String> {
-        let map = match zones {
-            None => fleet.refresh_map(),
-            Some(_) => Ok(()),
+    /// Takes the map of hosts as it is now; returns what did not work.
+    fn take_map(&self, fleet: &FleetState) -> Option<String> {
+        let problem = match fleet.refresh_map() {
+            Ok(None) => None,
+            Ok(Some(path)) => Some(explain_absence(&path, fleet.host())),
+            Err(error) => Some(error),
         };
+        problem.iter().for_each(|problem| tracing::error!("{problem}"));
+        self.publish_served(fleet);
+        problem
+    }
+
+    /// Frees the shards of zones that are gone; returns what did not work. The
+    /// zones are served all the same.
+    fn settle(&self, fleet: &FleetState, zones: Option<&[Vec<u8>]>) -> Option<String> {
         let catalog = &self.publisher.current().catalog;
         let is_there = |hash| catalog.by_hash(hash).is_some();
-        let settled = fleet.assignments.settle(zones, is_there, unix_secs());
-        self.publish_served(fleet);
-        let problems: Vec<String> = [map.err(), settled.err()].into_iter().flatten().collect();
-        problems.iter().for_each(|problem| tracing::error!("{problem}"));
-        problems
+        let problem = fleet.assignments.settle(zones, is_there, unix_secs()).err();
+        problem.iter().for_each(|problem| tracing::error!("{problem}"));
+        problem
     }
 
     /// Answers on the servers that the fleet gives this host now.
     pub fn publish_served(&self, fleet: &FleetState) {
-        let served = fleet.served();
-        if self.publisher.current().served != served {
-            tracing::info!(servers = served.len(), "virtual name servers served here");
-            self.publisher.update(|old| Snapshot { served, ..old.clone() });
+        if self.publisher.current().served == fleet.served() {
+            return;
         }
+        // Asked again while nobody else can publish: an older set must not
+        // overtake a newer one.
+        self.publisher.update(|old| Snapshot { served: fleet.served(), ..old.clone() });
+        let servers = self.publisher.current().served.len();
+        tracing::info!(servers, "virtual name servers served here");
     }
 
     fn apply(&self, mut load: Load, started: Instant) -> Report {

@@ -120,6 +120,19 @@ fn a_zone_answers_on_its_servers_and_the_rest_of_the_host_does_not() {
         let answer = exchange_udp(at([127, 53, 9, 0]), &question(&name));
         assert_eq!(answer.last_chunk(), Some(&[127, 53, 9, *number]));
     }
+    // Nobody takes the names of the servers away.
+    let file = server.zones().join("evil.zone");
+    let names = zone("a.ns.test.", 9, "192.0.2.9");
+    for text in [&names, "garbage", &zone("ns-1.a.ns.test.", 9, "192.0.2.9")] {
+        std::fs::write(&file, text).unwrap();
+        let output = server.pharos(&["zone", "reload"]);
+        assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stdout));
+        let answer = exchange_udp(at([127, 53, 9, 9]), &question("ns-1.a.ns.test"));
+        assert_eq!(answer.last_chunk(), Some(&[127, 53, 9, 1]));
+    }
+    std::fs::remove_file(&file).unwrap();
+    assert!(server.pharos(&["zone", "reload"]).status.success());
+    assert_eq!(rcode_at(0, port, "ns-1.a.ns.test"), 0);
     check_silent(at([127, 53, 9, 16]));
     check_silent(at([127, 53, 8, 255]));
     check_silent(at([127, 0, 0, 1]));

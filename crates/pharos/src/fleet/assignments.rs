@@ -7,15 +7,17 @@
 //! period before another zone may have it: resolvers remember the delegation,
 //! and a file that was removed by mistake finds its shard again.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use authority::{NameHasher, Placement, Shard, ShardServer};
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableError};
+use redb::{
+    Database, ReadableDatabase, ReadableTable, TableDefinition, TableError, WriteTransaction,
+};
 use serde::{Deserialize, Serialize};
 use shuffle::{Admission, Allocator, Design, DesignIndex, Fleet, Key, Plan, Slot, Wish};
 use wire::Name;
@@ -33,7 +35,7 @@ const STATE: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("state");
 const SHAPE_KEY: &str = "shape";
 const SECRET_KEY: &str = "key";
 const ALLOCATOR_KEY: &str = "allocator";
-const GENERATION_KEY: &str = "generation";
+const MAP_KEY: &str = "map";
 const CLOSED_KEY: &str = "closed";
 
 /// Memory for parts of the file.
@@ -69,7 +71,11 @@ impl Shape {
 #[derive(Debug)]
 pub struct Assignments {
     path: PathBuf,
-    database: Database,
+    /// `None` after an error, until it could be opened again.
+    database: RwLock<Option<Database>>,
+    shape: Shape,
+    /// The shard of the fleet's own zones, which no tenant gets.
+    own: DesignIndex,
     hasher: NameHasher,
     names: ServerNames,
     grace: Duration,
@@ -96,6 +102,14 @@ struct Held {
     gone_secs: u64,
 }
 
+/// Zones whose new shards could not be written to disk, by the hashes of their
+/// names, and why. They must not be served.
+#[derive(Debug)]
+pub struct Unkept {
+    pub zones: HashSet<u64>,
+    pub reason: String,
+}
+
 /// How the shards are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Usage {
@@ -116,46 +130,26 @@ impl Assignments {
         grace: Duration,
         hasher: NameHasher,
     ) -> Result<Self, String> {
-        let failed = |error: &dyn std::fmt::Display| {
-            format!("{}: the shards of the zones cannot be read: {error}", path.display())
-        };
-        // It holds the key, so nobody else may read it.
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(path)
-            .map_err(|error| failed(&error))?;
-        let database = Database::builder()
-            .set_cache_size(CACHE_LEN)
-            .create_file(file)
-            .map_err(|error| failed(&error))?;
-        let kept = Kept::read(&database).map_err(|error| failed(&error))?;
-        let (key, octets) = match kept {
-            Some(kept) if kept.shape != shape => {
-                return Err(explain_shape(path, kept.shape, shape));
-            }
-            Some(kept) => (kept.key, Some(kept.allocator)),
-            None => (Key::from_bytes(random::octets()), None),
-        };
-        let design = Arc::new(shape.design(&key)?);
-        let allocator = match &octets {
-            Some(octets) => {
-                Allocator::from_bytes(design, octets).map_err(|error| failed(&error))?
-            }
-            None => Allocator::new(design),
-        };
-        if octets.is_none() {
-            write_first(&database, shape, &key, &allocator).map_err(|error| failed(&error))?;
-        }
-        let zones = read_zones(&database, &allocator, &hasher).map_err(|error| failed(&error))?;
-        let closed = read_closed(&database).map_err(|error| failed(&error))?;
-        let admission = admission_of(&closed);
-        let state = State { allocator, admission, closed, zones, new: Vec::new() };
-        let state = Mutex::new(state);
-        Ok(Assignments { path: path.to_owned(), database, hasher, names, grace, state })
+        let (database, state) = open(path, shape, &hasher)?;
+        let own = last_shard(state.allocator.design()).ok_or("the fleet has no shard")?;
+        Ok(Assignments {
+            path: path.to_owned(),
+            database: RwLock::new(Some(database)),
+            shape,
+            own,
+            hasher,
+            names,
+            grace,
+            state: Mutex::new(state),
+        })
+    }
+
+    /// The servers that the fleet's own zones are delegated to. No tenant
+    /// shares more of them than of any other shard.
+    pub fn own_servers(&self) -> Vec<u16> {
+        let state = self.state();
+        let shard = state.allocator.design().shard(self.own);
+        shard.iter().flat_map(|shard| shard.iter()).map(|slot| slot.0 as u16).collect()
     }
 
     /// Where the zone `origin`, lowered, lives. One that is new gets a shard,
@@ -167,7 +161,12 @@ impl Assignments {
             Some(held) => held.index,
             None => {
                 let State { allocator, admission, closed, .. } = &mut *state;
-                let (index, _) = allocator.allocate(admission).ok_or_else(|| {
+                let mut next = allocator.allocate(admission);
+                if next.is_some_and(|(index, _)| index == self.own) {
+                    // It stays handed out.
+                    next = allocator.allocate(admission);
+                }
+                let (index, _) = next.ok_or_else(|| {
                     format!(
                         "no shard is left for {origin}: all {} are in use, wait for {} hours after \
                          their zones went, or have one of {} closed servers",
@@ -193,25 +192,59 @@ impl Assignments {
         Shard::new(servers.collect()).map(Placement::Shard).map_err(|error| error.to_string())
     }
 
-    /// Writes what is new to disk. On an error the new zones have no shard,
-    /// and must not be served.
-    pub fn commit(&self) -> Result<(), String> {
+    /// Writes what is new to disk. On an error the zones that it names have no
+    /// shard.
+    pub fn commit(&self) -> Result<(), Unkept> {
         let mut state = self.state();
+        if self.is_closed() {
+            self.reopen(&mut state);
+        }
         if state.new.is_empty() {
             return Ok(());
         }
         let rows: Vec<(&[u8], Row)> =
             state.new.iter().map(|(zone, index)| (&zone[..], Some((index.get(), 0)))).collect();
-        let result = self.write(&rows, &state.allocator);
+        let written = self.write(&rows, &state.allocator);
         drop(rows);
         let new = std::mem::take(&mut state.new);
-        if result.is_err() {
-            for (zone, index) in new {
-                state.zones.remove(&self.hasher.name(Name::from_trusted(&zone)));
-                state.allocator.release(index);
+        let Err(reason) = written else { return Ok(()) };
+        let hash = |(zone, _): &(Vec<u8>, DesignIndex)| self.hasher.name(Name::from_trusted(zone));
+        let mut zones: HashSet<u64> = new.iter().map(hash).collect();
+        match self.reopen(&mut state) {
+            // What is on disk after all is kept.
+            true => zones.retain(|zone| !state.zones.contains_key(zone)),
+            false => {
+                state.zones.retain(|zone, _| !zones.contains(zone));
+                for (_, index) in new {
+                    state.allocator.release(index);
+                }
             }
         }
-        result
+        Err(Unkept { zones, reason })
+    }
+
+    /// Opens the file again after an error, and takes everything as it is
+    /// there: the database does nothing more after one, and what was written
+    /// of the last transaction is not known.
+    fn reopen(&self, state: &mut State) -> bool {
+        let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
+        // It holds a lock on the file.
+        *database = None;
+        match open(&self.path, self.shape, &self.hasher) {
+            Ok((opened, read)) => {
+                *database = Some(opened);
+                *state = read;
+                true
+            }
+            Err(error) => {
+                tracing::error!("{error}");
+                false
+            }
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.database.read().unwrap_or_else(PoisonError::into_inner).is_none()
     }
 
     /// Notes which of `zones`, or of all, there are now: those that went begin
@@ -265,7 +298,8 @@ impl Assignments {
         let gone_secs = match (is_there, held.gone_secs) {
             (true, _) => 0,
             (false, 0) => now_secs.max(1),
-            (false, since) => since,
+            // From a clock that was ahead of this one.
+            (false, since) => since.min(now_secs.max(1)),
         };
         let is_over = !is_there && now_secs.saturating_sub(gone_secs) >= self.grace.as_secs();
         (!is_over).then_some(Held { gone_secs, ..held })
@@ -284,24 +318,20 @@ impl Assignments {
             allocator.reconsider();
         }
         let octets: Vec<u8> = closed.iter().flat_map(|server| server.to_le_bytes()).collect();
-        let write = || -> Result<(), redb::Error> {
-            let transaction = self.database.begin_write()?;
-            {
-                let mut table = transaction.open_table(STATE)?;
-                table.insert(CLOSED_KEY, &octets[..])?;
-                table.insert(ALLOCATOR_KEY, &allocator.to_bytes()[..])?;
-            }
-            Ok(transaction.commit()?)
-        };
         // What is new is not on disk yet, and neither is its number.
-        if state.new.is_empty() {
-            write().map_err(|error| self.explain(&error))?;
-            state.allocator = allocator;
-            state.admission = admission_of(&closed);
-            state.closed = closed;
-            return Ok(());
+        if !state.new.is_empty() {
+            return Err("zones are being placed; try again when the reload is done".into());
         }
-        Err("zones are being placed; try again when the reload is done".into())
+        self.transact(|transaction| {
+            let mut table = transaction.open_table(STATE)?;
+            table.insert(CLOSED_KEY, &octets[..])?;
+            table.insert(ALLOCATOR_KEY, &allocator.to_bytes()[..])?;
+            Ok(())
+        })?;
+        state.allocator = allocator;
+        state.admission = admission_of(&closed);
+        state.closed = closed;
+        Ok(())
     }
 
     /// The servers that get no new zones.
@@ -332,59 +362,79 @@ impl Assignments {
         &self.names
     }
 
-    /// The newest map of servers to hosts that was taken, by its generation.
-    pub fn generation(&self) -> Result<u64, String> {
-        let read = || -> Result<u64, redb::Error> {
-            let table = self.database.begin_read()?.open_table(STATE)?;
-            let value = table.get(GENERATION_KEY)?;
-            let octets = value.and_then(|value| value.value().try_into().ok());
-            Ok(octets.map_or(0, u64::from_le_bytes))
-        };
-        read().map_err(|error| self.explain(&error))
+    /// The newest map of servers to hosts that was taken: its generation, and
+    /// what it says.
+    pub fn map(&self) -> Result<(u64, Vec<u8>), String> {
+        let octets = self.read(|database| {
+            let table = database.begin_read()?.open_table(STATE)?;
+            Ok(table.get(MAP_KEY)?.map(|value| value.value().to_vec()).unwrap_or_default())
+        })?;
+        Ok(match octets.split_first_chunk() {
+            Some((generation, text)) => (u64::from_le_bytes(*generation), text.to_vec()),
+            None => (0, Vec::new()),
+        })
     }
 
-    /// Remembers the generation of the map that is taken.
-    pub fn keep_generation(&self, generation: u64) -> Result<(), String> {
-        let write = || -> Result<(), redb::Error> {
-            let transaction = self.database.begin_write()?;
-            transaction.open_table(STATE)?.insert(GENERATION_KEY, &generation.to_le_bytes()[..])?;
+    /// Remembers the map that is taken.
+    pub fn keep_map(&self, generation: u64, text: &[u8]) -> Result<(), String> {
+        let octets = [&generation.to_le_bytes()[..], text].concat();
+        self.transact(|transaction| {
+            transaction.open_table(STATE)?.insert(MAP_KEY, &octets[..])?;
+            Ok(())
+        })
+    }
+
+    /// Reads from the database.
+    fn read<T>(&self, read: impl FnOnce(&Database) -> Result<T, redb::Error>) -> Result<T, String> {
+        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        match &*database {
+            Some(database) => read(database).map_err(|error| self.explain(&error)),
+            None => Err(format!(
+                "{}: it was closed after an error; the next reload tries to open it again",
+                self.path.display()
+            )),
+        }
+    }
+
+    /// Writes to the database, all or nothing.
+    fn transact(
+        &self,
+        write: impl FnOnce(&WriteTransaction) -> Result<(), redb::Error>,
+    ) -> Result<(), String> {
+        self.read(|database| {
+            let transaction = database.begin_write()?;
+            write(&transaction)?;
             Ok(transaction.commit()?)
-        };
-        write().map_err(|error| self.explain(&error))
+        })
     }
 
     /// Writes rows, or removes those without a value, together with the state
     /// of the allocator.
     fn write(&self, rows: &[(&[u8], Row)], allocator: &Allocator) -> Result<(), String> {
-        let write = || -> Result<(), redb::Error> {
-            let transaction = self.database.begin_write()?;
-            {
-                let mut zones = transaction.open_table(ZONES)?;
-                for (zone, row) in rows {
-                    match row {
-                        Some(row) => drop(zones.insert(*zone, *row)?),
-                        None => drop(zones.remove(*zone)?),
-                    }
+        self.transact(|transaction| {
+            let mut zones = transaction.open_table(ZONES)?;
+            for (zone, row) in rows {
+                match row {
+                    Some(row) => drop(zones.insert(*zone, *row)?),
+                    None => drop(zones.remove(*zone)?),
                 }
-                transaction.open_table(STATE)?.insert(ALLOCATOR_KEY, &allocator.to_bytes()[..])?;
             }
-            Ok(transaction.commit()?)
-        };
-        write().map_err(|error| self.explain(&error))
+            transaction.open_table(STATE)?.insert(ALLOCATOR_KEY, &allocator.to_bytes()[..])?;
+            Ok(())
+        })
     }
 
     /// Calls `visit` with every zone that has a shard, its number, and when the
     /// zone went.
     pub fn each_zone(&self, mut visit: impl FnMut(&[u8], (u64, u64))) -> Result<(), String> {
-        let mut read = || -> Result<(), redb::Error> {
-            let table = self.database.begin_read()?.open_table(ZONES)?;
+        self.read(|database| {
+            let table = database.begin_read()?.open_table(ZONES)?;
             for row in table.iter()? {
                 let (zone, value) = row?;
                 visit(zone.value(), value.value());
             }
             Ok(())
-        };
-        read().map_err(|error| self.explain(&error))
+        })
     }
 
     fn explain(&self, error: &redb::Error) -> String {
@@ -395,6 +445,53 @@ impl Assignments {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Opens a file and reads what it holds.
+fn open(path: &Path, shape: Shape, hasher: &NameHasher) -> Result<(Database, State), String> {
+    let failed = |error: &dyn std::fmt::Display| {
+        format!("{}: the shards of the zones cannot be read: {error}", path.display())
+    };
+    // It holds the key, so nobody else may read it.
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+        .map_err(|error| failed(&error))?;
+    let database = Database::builder()
+        .set_cache_size(CACHE_LEN)
+        .create_file(file)
+        .map_err(|error| failed(&error))?;
+    let kept = Kept::read(&database).map_err(|error| failed(&error))?;
+    let (key, octets) = match kept {
+        Some(kept) if kept.shape != shape => return Err(explain_shape(path, kept.shape, shape)),
+        Some(kept) => (kept.key, Some(kept.allocator)),
+        None => (Key::from_bytes(random::octets()), None),
+    };
+    let design = Arc::new(shape.design(&key)?);
+    let allocator = match &octets {
+        Some(octets) => Allocator::from_bytes(design, octets).map_err(|error| failed(&error))?,
+        None => Allocator::new(design),
+    };
+    if octets.is_none() {
+        write_first(&database, shape, &key, &allocator).map_err(|error| failed(&error))?;
+    }
+    let zones = read_zones(&database, &allocator, hasher).map_err(|error| failed(&error))?;
+    let closed = read_closed(&database).map_err(|error| failed(&error))?;
+    let admission = admission_of(&closed);
+    Ok((database, State { allocator, admission, closed, zones, new: Vec::new() }))
+}
+
+/// The shard with the highest number: tenants get it last.
+fn last_shard(design: &Design) -> Option<DesignIndex> {
+    let last = (0..design.index_end()).rev();
+    last.into_iter().find_map(|number| {
+        let (index, _) = design.shards(number).next()?;
+        (index.get() == number).then_some(index)
+    })
 }
 
 /// What a file says of its fleet.
@@ -495,7 +592,7 @@ mod tests {
     const SHAPE: Shape = Shape { servers: 64, stripes: 4, size: 4, overlap: 2 };
     const GRACE: Duration = Duration::from_secs(100);
 
-    fn open(path: &Path, shape: Shape) -> Result<Assignments, String> {
+    fn start(path: &Path, shape: Shape) -> Result<Assignments, String> {
         let domains: Vec<String> = ["a", "b", "c", "d"].map(|d| format!("{d}.test")).to_vec();
         let stripes = (0..shape.servers).map(|n| (n * 4 / shape.servers) as u8).collect();
         let names = ServerNames::new(&domains, stripes).unwrap();
@@ -521,13 +618,13 @@ mod tests {
     fn zones_keep_their_shards_across_restarts() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("fleet");
-        let first = open(&path, SHAPE).unwrap();
+        let first = start(&path, SHAPE).unwrap();
         let before: Vec<Vec<u16>> = (0..50).map(|n| servers(&first, n)).collect();
         first.commit().unwrap();
         // Placed, but never on disk: as if it had not been.
         servers(&first, 50);
         drop(first);
-        let second = open(&path, SHAPE).unwrap();
+        let second = start(&path, SHAPE).unwrap();
         assert_eq!(second.usage().zones, 50);
         let after: Vec<Vec<u16>> = (0..50).map(|n| servers(&second, n)).collect();
         assert_eq!(before, after);
@@ -542,7 +639,7 @@ mod tests {
     fn shards_of_gone_zones_wait_and_are_free_then() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("fleet");
-        let assignments = open(&path, SHAPE).unwrap();
+        let assignments = start(&path, SHAPE).unwrap();
         let before = (servers(&assignments, 0), servers(&assignments, 1));
         assignments.commit().unwrap();
         let usage =
@@ -554,7 +651,7 @@ mod tests {
         assert_eq!(assignments.usage(), usage(2, 0));
         settle(&assignments, &[0], 1060);
         drop(assignments);
-        let assignments = open(&path, SHAPE).unwrap();
+        let assignments = start(&path, SHAPE).unwrap();
         settle(&assignments, &[0], 1159);
         assert_eq!(assignments.usage(), usage(1, 1));
         settle(&assignments, &[0], 1160);
@@ -568,12 +665,12 @@ mod tests {
     fn closed_servers_get_no_new_zones() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("fleet");
-        let assignments = open(&path, SHAPE).unwrap();
+        let assignments = start(&path, SHAPE).unwrap();
         let before = servers(&assignments, 0);
         assignments.commit().unwrap();
         assignments.close(&before, &[]).unwrap();
         drop(assignments);
-        let assignments = open(&path, SHAPE).unwrap();
+        let assignments = start(&path, SHAPE).unwrap();
         assert_eq!(assignments.closed(), before);
         let is_apart =
             |number| servers(&assignments, number).iter().all(|server| !before.contains(server));
@@ -587,31 +684,58 @@ mod tests {
     }
 
     #[test]
+    fn an_error_brings_back_what_is_on_disk() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("fleet");
+        let mut assignments = start(&path, SHAPE).unwrap();
+        let before = servers(&assignments, 0);
+        assignments.commit().unwrap();
+        // The file cannot be opened any more: new zones have no shard, others keep theirs.
+        assignments.path = home.path().join("nowhere/fleet");
+        assignments.database = RwLock::new(None);
+        servers(&assignments, 1);
+        let unkept = assignments.commit().unwrap_err();
+        assert_eq!(unkept.zones.len(), 1);
+        assert!(unkept.reason.contains("closed after an error"), "{}", unkept.reason);
+        assert_eq!((assignments.usage().zones, servers(&assignments, 0)), (1, before.clone()));
+        assert!(assignments.map().is_err());
+        // It can be opened again: everything is as it was kept.
+        assignments.path = path;
+        assignments.commit().unwrap();
+        assert_eq!((assignments.usage().zones, servers(&assignments, 0)), (1, before));
+        servers(&assignments, 1);
+        assignments.commit().unwrap();
+        assert_eq!(assignments.usage().zones, 2);
+    }
+
+    #[test]
     fn another_shape_is_refused_and_a_foreign_file_too() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("fleet");
-        drop(open(&path, SHAPE).unwrap());
-        let error = open(&path, Shape { servers: 128, ..SHAPE }).unwrap_err();
+        drop(start(&path, SHAPE).unwrap());
+        let error = start(&path, Shape { servers: 128, ..SHAPE }).unwrap_err();
         assert!(error.contains("set it back, or name another file"), "{error}");
-        let _held = open(&path, SHAPE).unwrap();
-        let error = open(&path, SHAPE).unwrap_err();
+        let _held = start(&path, SHAPE).unwrap();
+        let error = start(&path, SHAPE).unwrap_err();
         assert!(error.contains("cannot be read"), "{error}");
         let other = home.path().join("other");
         std::fs::write(&other, "no fleet").unwrap();
-        assert!(open(&other, SHAPE).unwrap_err().contains("cannot be read"));
-        assert!(open(&home.path().join("a/b"), SHAPE).unwrap_err().contains("No such file"));
+        assert!(start(&other, SHAPE).unwrap_err().contains("cannot be read"));
+        assert!(start(&home.path().join("a/b"), SHAPE).unwrap_err().contains("No such file"));
     }
 
     #[test]
     fn a_fleet_that_is_full_says_so() {
         let home = tempfile::tempdir().unwrap();
         let shape = Shape { servers: 8, ..SHAPE };
-        let assignments = open(&home.path().join("fleet"), shape).unwrap();
-        for number in 0..8 {
-            servers(&assignments, number);
+        let assignments = start(&home.path().join("fleet"), shape).unwrap();
+        // One is the fleet's own.
+        let own = assignments.own_servers();
+        for number in 0..7 {
+            assert_ne!(servers(&assignments, number), own);
         }
-        let error = assignments.place(Name::from_trusted(&zone(8))).unwrap_err();
-        assert!(error.contains("no shard is left for z8.test.: all 8 are in use,"), "{error}");
+        let error = assignments.place(Name::from_trusted(&zone(7))).unwrap_err();
+        assert!(error.contains("no shard is left for z7.test.: all 8 are in use,"), "{error}");
     }
 
     #[test]
@@ -619,7 +743,7 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("fleet");
-        let _assignments = open(&path, SHAPE).unwrap();
+        let _assignments = start(&path, SHAPE).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 }

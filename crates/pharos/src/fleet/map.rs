@@ -9,6 +9,7 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -35,7 +36,11 @@ impl HostMap {
     /// Reads a map of a fleet of so many servers: all problems at once.
     pub fn read(path: &Path, servers: u32) -> Result<Self, String> {
         let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        let len = std::fs::metadata(path).map_err(|error| failed(&error))?.len();
+        let metadata = std::fs::metadata(path).map_err(|error| failed(&error))?;
+        if !metadata.is_file() {
+            return Err(failed(&"it is no regular file"));
+        }
+        let len = metadata.len();
         if len > FILE_LEN_MAX {
             return Err(failed(&format!("{len} octets; at most {FILE_LEN_MAX} are read")));
         }
@@ -82,10 +87,17 @@ impl HostMap {
     pub fn servers_of(&self, host: &str) -> Option<&[u16]> {
         self.hosts.get(host).map(Vec::as_slice)
     }
+}
 
-    /// The names of all hosts.
-    pub fn hosts(&self) -> impl Iterator<Item = &str> {
-        self.hosts.keys().map(String::as_str)
+/// All hosts and all their servers, one host a line: equal texts are equal
+/// maps.
+impl fmt::Display for HostMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.generation)?;
+        for (host, servers) in &self.hosts {
+            writeln!(f, "{host:?} {servers:?}")?;
+        }
+        Ok(())
     }
 }
 
@@ -120,7 +132,7 @@ mod tests {
         assert_eq!(map.servers_of("b"), Some(&[4, 5, 6][..]));
         assert_eq!(map.servers_of("c"), Some(&[][..]));
         assert_eq!(map.servers_of("d"), None);
-        assert_eq!(map.hosts().collect::<Vec<_>>(), ["a", "b", "c"]);
+        assert_eq!(map, HostMap::parse(&text.replace("'0-3'", "'2-3', '0-1'"), 8).unwrap());
     }
 
     #[test]

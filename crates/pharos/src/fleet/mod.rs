@@ -32,6 +32,7 @@ use authority::Placement;
 use socket2::Socket;
 use wire::{DropReason, Name};
 
+pub use assignments::Unkept;
 pub use pool::{Family, Pool};
 pub use served::Served;
 pub use state::{FleetState, Placing};
@@ -49,6 +50,12 @@ pub trait Placements: std::fmt::Debug + Send + Sync {
     /// Where the zone `origin`, lowered, is answered; an error says why it
     /// cannot be.
     fn placement_of(&self, origin: Name<'_>) -> Result<Placement, String>;
+
+    /// Keeps what was said of new zones. Those that it names in the error must
+    /// not be served.
+    fn commit(&self) -> Result<(), Unkept> {
+        Ok(())
+    }
 }
 
 /// Whose questions a socket takes.
@@ -65,6 +72,11 @@ impl Door {
     pub fn keep(&self, socket: &Socket, address: SocketAddr) -> io::Result<()> {
         let Door::Fleet(pool) = self else { return Ok(()) };
         let family = if address.is_ipv4() { Family::V4 } else { Family::V6 };
+        if address.is_ipv6() {
+            // Answers leave from addresses that are routed here and need not
+            // be those of an interface. IPv4 allows that by itself.
+            socket.set_freebind_v6(true)?;
+        }
         match pool.range(family) {
             Some((first, last)) => {
                 socket.attach_filter(&filter::only(first, last)).map_err(|error| {

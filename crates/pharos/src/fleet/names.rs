@@ -41,6 +41,20 @@ impl ServerNames {
         &self.domains
     }
 
+    /// The domain that a name in wire form, lowered, is or lies in.
+    pub fn domain_above(&self, name: &[u8]) -> Option<&str> {
+        let is_above = |domain: &&String| {
+            let Ok(domain) = wire::name::from_text(domain) else { return false };
+            let domain = domain.to_ascii_lowercase();
+            let mut rest = name;
+            while rest.len() > domain.len() {
+                rest = &rest[usize::from(rest[0]) + 1..];
+            }
+            rest == domain
+        };
+        self.domains.iter().find(is_above).map(String::as_str)
+    }
+
     /// The servers of a stripe.
     pub fn servers_of(&self, stripe: usize) -> impl Iterator<Item = u16> {
         let is_own = move |own: &&u8| usize::from(**own) == stripe;
@@ -69,6 +83,14 @@ mod tests {
         assert_eq!(names.text(1), "ns-1.pharos-a.example.");
         assert_eq!(names.text(2), "ns-2.pharos-b.example.");
         assert_eq!(names.servers_of(0).collect::<Vec<_>>(), [0, 1]);
+        let above = |name: &str| {
+            let name = wire::name::from_text(name).unwrap();
+            names.domain_above(&name).map(str::to_owned)
+        };
+        assert_eq!(above("pharos-a.example."), Some("pharos-a.example".into()));
+        assert_eq!(above("ns-1.pharos-b.example."), Some("pharos-b.example.".into()));
+        assert_eq!(above("xpharos-a.example."), None);
+        assert_eq!(above("example."), None);
         let long = "a".repeat(64);
         let error = ServerNames::new(&[long], vec![0]).unwrap_err();
         assert!(error.contains("is no domain for name servers"), "{error}");

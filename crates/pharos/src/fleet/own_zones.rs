@@ -9,12 +9,17 @@ use authority::{Compiler, Image, NameHasher, Placement, Problems, RecordSet};
 use super::Pool;
 use super::names::ServerNames;
 
-/// One zone for each domain of the fleet.
-pub fn compile(names: &ServerNames, pool: &Pool, hasher: NameHasher) -> Result<Vec<Image>, String> {
+/// One zone for each domain of the fleet, delegated to `servers`.
+pub fn compile(
+    names: &ServerNames,
+    servers: &[u16],
+    pool: &Pool,
+    hasher: NameHasher,
+) -> Result<Vec<Image>, String> {
     let mut compiler = Compiler::new(hasher);
     let mut images = Vec::new();
     for (stripe, domain) in names.domains().iter().enumerate() {
-        let text = zone_text(names, pool, stripe);
+        let text = zone_text(names, servers, pool, stripe);
         let mut records = RecordSet::default();
         let mut problems = Problems::new(format!("the fleet's zone {domain}"));
         zonefile::read(text.as_bytes(), None, &mut NoIncludes, &mut records, &mut problems);
@@ -24,14 +29,13 @@ pub fn compile(names: &ServerNames, pool: &Pool, hasher: NameHasher) -> Result<V
     Ok(images)
 }
 
-fn zone_text(names: &ServerNames, pool: &Pool, stripe: usize) -> String {
+fn zone_text(names: &ServerNames, servers: &[u16], pool: &Pool, stripe: usize) -> String {
     let domain = names.domains()[stripe].trim_end_matches('.');
     let mut text = format!("$ORIGIN {domain}.\n$TTL 172800\n");
-    let firsts = (0..names.domains().len()).filter_map(|stripe| names.servers_of(stripe).next());
-    let first = names.servers_of(stripe).next().map_or_else(String::new, |n| names.text(n));
+    let first = servers.first().map_or_else(String::new, |server| names.text(*server));
     let _ = writeln!(text, "@ SOA {first} hostmaster 1 7200 900 1209600 300");
-    for server in firsts {
-        let _ = writeln!(text, "@ NS {}", names.text(server));
+    for server in servers {
+        let _ = writeln!(text, "@ NS {}", names.text(*server));
     }
     for server in names.servers_of(stripe) {
         for address in pool.addresses_of(server) {
@@ -53,11 +57,13 @@ mod tests {
         let names = ServerNames::new(&domains, vec![0, 0, 1, 1]).unwrap();
         let pool = Pool::new(4).with_network(Family::V4, "127.53.0.0/30").unwrap();
         let pool = pool.with_network(Family::V6, "fd53::/126").unwrap();
-        let images = compile(&names, &pool, NameHasher::new([7; 16])).unwrap();
+        let images = compile(&names, &[1, 2], &pool, NameHasher::new([7; 16])).unwrap();
         let zones: Vec<String> = images.iter().map(|image| image.origin().to_string()).collect();
         assert_eq!(zones, ["pharos-a.example.", "pharos-b.example."]);
         // SOA, two NS, and two addresses for each of two servers.
         assert!(images.iter().all(|image| image.records() == 7 && image.servers().count() == 0));
-        assert!(zone_text(&names, &pool, 1).contains("ns-3.pharos-b.example. AAAA fd53::3\n"));
+        assert!(
+            zone_text(&names, &[1, 2], &pool, 1).contains("ns-3.pharos-b.example. AAAA fd53::3\n")
+        );
     }
 }

@@ -2,7 +2,7 @@
 //! map gives it, and those that are switched off.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use wire::Name;
 use super::assignments::{Assignments, Shape, Usage};
 use super::map::HostMap;
 use super::names::ServerNames;
-use super::{Fleet, Placements, Served, own_zones};
+use super::{Fleet, Placements, Served, Unkept, own_zones};
 
 /// How zones are placed on the servers of a fleet.
 #[derive(Clone, Debug)]
@@ -74,34 +74,35 @@ impl FleetState {
             Assignments::open(&placing.state, placing.shape, names, placing.grace, hasher)?;
         let servers = Mutex::default();
         let state = FleetState { assignments, fleet, placing: placing.clone(), servers };
-        state.refresh_map()?;
-        Ok(state)
+        match state.refresh_map()? {
+            Some(path) => Err(explain_absence(&path, &placing.host)),
+            None => Ok(state),
+        }
+    }
+
+    /// What this host is called.
+    pub fn host(&self) -> &str {
+        &self.placing.host
     }
 
     /// The zones of the fleet's own names.
     pub fn own_zones(&self, hasher: NameHasher) -> Result<Vec<Image>, String> {
-        own_zones::compile(self.assignments.names(), &self.fleet.pool, hasher)
+        let servers = self.assignments.own_servers();
+        own_zones::compile(self.assignments.names(), &servers, &self.fleet.pool, hasher)
     }
 
     /// Reads the map again. Newer is applied, equal is already done, older is
-    /// refused; on an error the servers stay as they are.
-    pub fn refresh_map(&self) -> Result<(), String> {
-        let Some(path) = &self.placing.map else { return Ok(()) };
+    /// refused; on an error the servers stay as they are. Returns the map's
+    /// path if it does not know this host, which then serves nothing.
+    pub fn refresh_map(&self) -> Result<Option<PathBuf>, String> {
+        let Some(path) = &self.placing.map else { return Ok(None) };
         let map = HostMap::read(path, self.placing.shape.servers)?;
-        let host = &self.placing.host;
-        if map.servers_of(host).is_none() {
-            let known: Vec<&str> = map.hosts().collect();
-            return Err(format!(
-                "{}: no host `{host}`; the map has {}, and [node] name says who this is",
-                path.display(),
-                known.join(", ")
-            ));
-        }
+        let text = map.to_string();
         let mut servers = self.servers();
-        let known = self.assignments.generation()?;
-        let is_other = servers.map.as_ref().is_some_and(|old| *old != map);
-        if map.generation < known || (map.generation == known && is_other) {
-            let kind = if is_other && map.generation == known { "another" } else { "an older" };
+        let (known, known_text) = self.assignments.map()?;
+        let is_other = map.generation == known && text.as_bytes() != known_text;
+        if map.generation < known || is_other {
+            let kind = if is_other { "another" } else { "an older" };
             return Err(format!(
                 "{}: {kind} map of generation {}, and generation {known} was taken already; \
                  nothing was changed: give the new map a higher generation",
@@ -110,18 +111,22 @@ impl FleetState {
             ));
         }
         if map.generation > known {
-            self.assignments.keep_generation(map.generation)?;
+            self.assignments.keep_map(map.generation, text.as_bytes())?;
         }
+        let is_known = map.servers_of(&self.placing.host).is_some();
         servers.map = Some(map);
-        Ok(())
+        Ok((!is_known).then(|| path.clone()))
     }
 
     /// The servers that this host answers on now.
     pub fn served(&self) -> Served {
         let servers = self.servers();
         let is_on = |server: &u16| !servers.off.contains(server);
-        match servers.map.as_ref().and_then(|map| map.servers_of(&self.placing.host)) {
-            Some(own) => own.iter().copied().filter(is_on).collect(),
+        match &servers.map {
+            Some(map) => {
+                let own = map.servers_of(&self.placing.host).unwrap_or_default();
+                own.iter().copied().filter(is_on).collect()
+            }
             None => {
                 (0..=u16::MAX).take(self.placing.shape.servers as usize).filter(is_on).collect()
             }
@@ -189,9 +194,26 @@ fn stripes(shape: &Shape) -> Vec<u8> {
     (0..stripes).flat_map(|stripe| std::iter::repeat_n(stripe as u8, len(stripe))).collect()
 }
 
+/// Says that a map does not know a host.
+pub fn explain_absence(path: &Path, host: &str) -> String {
+    format!(
+        "{}: no servers for the host `{host}`, which answers on none; `name` under [node] says who \
+         this is",
+        path.display()
+    )
+}
+
 impl Placements for FleetState {
     fn placement_of(&self, origin: Name<'_>) -> Result<Placement, String> {
-        self.assignments.place(origin)
+        match self.assignments.names().domain_above(origin.as_bytes()) {
+            // A tenant would have the names of everybody's name servers.
+            Some(domain) => Err(format!("{origin} is the fleet's own: {domain} names its servers")),
+            None => self.assignments.place(origin),
+        }
+    }
+
+    fn commit(&self) -> Result<(), Unkept> {
+        self.assignments.commit()
     }
 }
 
@@ -199,7 +221,6 @@ impl Placements for FleetState {
 mod tests {
     use super::*;
     use crate::fleet::{Family, Pool};
-    use std::path::Path;
 
     fn open(home: &Path, map: Option<&str>) -> Result<FleetState, String> {
         let placing = Placing {
@@ -245,8 +266,19 @@ mod tests {
         // The generation is remembered across restarts.
         let error = open(home.path(), Some("generation = 5\n[hosts]\nhere = ['0-3']\n"));
         assert!(error.unwrap_err().contains("generation 6 was taken already"));
-        let error = open(home.path(), Some("generation = 7\n[hosts]\nthere = ['0-3']\n"));
-        assert!(error.unwrap_err().contains("no host `here`; the map has there"));
+        // So is what it said.
+        let error = open(home.path(), Some("generation = 6\n[hosts]\nhere = ['9']\n"));
+        assert!(error.unwrap_err().contains("another map of generation 6"));
+        let same = "generation = 6\n[hosts]\nhere = ['2-4']\n";
+        let state = open(home.path(), Some(same)).unwrap();
+        // A host that is not in a newer map serves nothing any more.
+        let newer = "generation = 7\n[hosts]\nthere = ['2-4']\n";
+        std::fs::write(home.path().join("map"), newer).unwrap();
+        assert!(state.refresh_map().unwrap().is_some());
+        assert_eq!(served(&state), [0u16; 0]);
+        drop(state);
+        let error = open(home.path(), Some(newer)).unwrap_err();
+        assert!(error.contains("no servers for the host `here`"), "{error}");
     }
 
     #[test]

@@ -111,6 +111,14 @@ impl Drop for Host {
     }
 }
 
+#[test]
+fn answers_may_leave_from_addresses_that_are_only_routed_here() {
+    let socket = socket2::Socket::new(socket2::Domain::IPV6, socket2::Type::DGRAM, None).unwrap();
+    let pool = Pool::new(4).with_network(Family::V6, "fd53::/126").unwrap();
+    Door::Fleet(pool).keep(&socket, Family::V6.any(53)).unwrap();
+    assert!(socket.freebind_v6().unwrap());
+}
+
 fn pool() -> Pool {
     Pool::new(4).with_network(Family::V4, "127.53.7.0/24").unwrap()
 }

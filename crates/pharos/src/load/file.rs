@@ -30,6 +30,18 @@ pub(super) struct FileResult {
     pub includes: Vec<(PathBuf, u64)>,
 }
 
+impl FileResult {
+    /// Makes a good file bad, for a reason that is not in it.
+    pub fn refuse(&mut self, path: &Path, what: &str, accepted: &str) {
+        self.outcome = FileOutcome::Bad { named: None, guessed: None };
+        self.state.is_bad = true;
+        self.state.problems += 1;
+        self.problems
+            .get_or_insert_with(|| Box::new(Problems::new(path.display().to_string())))
+            .error(Position::default(), what, accepted);
+    }
+}
+
 pub(super) enum FileOutcome {
     Unchanged,
     Good {
@@ -130,9 +142,12 @@ impl<'d> Workbench<'d> {
                     let placement = directory.placement_of(origin).ok()?;
                     Some(Image::broken(origin, &placement, &directory.hasher))
                 };
+                let named = origin_of(&self.records);
+                // Of a zone that the file does not name, it needs no shard.
+                let guessed = fallback.filter(|_| named.is_none());
                 FileOutcome::Bad {
-                    named: origin_of(&self.records).and_then(broken),
-                    guessed: fallback.and_then(broken),
+                    named: named.and_then(broken),
+                    guessed: guessed.and_then(broken),
                 }
             }
         };

@@ -34,7 +34,7 @@ use merge::{Merge, Scope};
 pub use problems::KnownProblems;
 use problems::{ProblemStore, Room};
 
-use crate::fleet::Placements;
+use crate::fleet::{Placements, Unkept};
 
 /// Only files with this ending are zones; others may be included by them.
 const ENDING: &str = ".zone";
@@ -163,7 +163,8 @@ impl ZoneDirectory {
                 serving.totals().zones
             )));
         }
-        let results = self.read_all(&names, serving, progress);
+        let mut results = self.read_all(&names, serving, progress);
+        self.keep_placements(&names, &mut results);
         Ok(Merge::new(self, &names, serving, Scope::All).run(results))
     }
 
@@ -182,6 +183,7 @@ impl ZoneDirectory {
             results.append(&mut more);
             names.extend(rivals);
         }
+        self.keep_placements(&names, &mut results);
         Ok(Merge::new(self, &names, serving, Scope::Some).run(results))
     }
 
@@ -378,10 +380,26 @@ impl ZoneDirectory {
         }
     }
 
-    /// Forgets when files changed last: what was made of them was not served
-    /// after all, so the next load reads them again.
-    pub fn distrust(&mut self) {
-        self.files.iter_mut().for_each(|file| file.stamp = 0);
+    /// Has the placements of new zones kept. Zones for which that fails are bad.
+    fn keep_placements(&self, names: &[OsString], results: &mut [FileResult]) {
+        let Some(placements) = &self.placements else { return };
+        let Err(Unkept { zones, reason }) = placements.commit() else { return };
+        let is_unkept = |image: &Image| zones.contains(&image.origin_hash());
+        for result in results {
+            let is_bad = match &mut result.outcome {
+                FileOutcome::Good { image } => is_unkept(image),
+                FileOutcome::Bad { named, guessed } => {
+                    named.take_if(|image| is_unkept(image));
+                    guessed.take_if(|image| is_unkept(image));
+                    false
+                }
+                _ => false,
+            };
+            if is_bad {
+                let path = self.path.join(&names[result.order]);
+                result.refuse(&path, &reason, "a disk that the zone's shard can be kept on");
+            }
+        }
     }
 
     /// True if the zone that is served from `file` is served where it shall be.
