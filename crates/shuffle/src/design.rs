@@ -82,6 +82,8 @@ struct Order {
     places: Vec<u32>,
     places_back: Vec<u32>,
     turns: [u64; 2],
+    /// Numbers are below this.
+    end: u64,
 }
 
 impl Design {
@@ -294,21 +296,21 @@ impl Design {
             return None;
         }
         let (class, place) = self.order.place(number);
+        let single = |_, letter| self.columns.slot(0, letter);
         let mut word = [0; SIZE_MAX];
         match &self.family {
             Family::Words(code) => code.word(class, place, &mut word),
             Family::Quadruples(system) => {
-                word[..4].copy_from_slice(&system.quadruple(class, place));
+                return Shard::of_word(&system.quadruple(class, place), single);
             }
-            Family::Pairs(pairs) => word[..2].copy_from_slice(&pairs.pair(class, place)),
+            Family::Pairs(pairs) => return Shard::of_word(&pairs.pair(class, place), single),
             Family::Found(packing) => packing.word(place, &mut word),
         }
-        let is_single = self.columns.count() == 1;
-        let mut shard = Shard::new([]);
-        for (at, &letter) in word[..self.size].iter().enumerate() {
-            shard.push(self.columns.slot(if is_single { 0 } else { at }, letter)?);
+        let word = &word[..self.size];
+        match self.columns.count() {
+            1 => Shard::of_word(word, single),
+            _ => Shard::of_word(word, |at, letter| self.columns.slot(at, letter)),
         }
-        Some(shard)
     }
 
     fn take_fingerprint(&self, key: &Key) -> u64 {
@@ -364,9 +366,12 @@ impl Order {
         for (place, &moved) in places.iter().enumerate() {
             places_back[moved as usize] = place as u32;
         }
+        let runs = Permutation::new(key, "classes", class_count / run_len);
+        let end = runs.len() * run_len * places.len() as u64;
         Order {
-            runs: Permutation::new(key, "classes", class_count / run_len),
+            runs,
             run_len,
+            end,
             class_len: places.len() as u32,
             places,
             places_back,
@@ -374,8 +379,9 @@ impl Order {
         }
     }
 
+    #[inline]
     fn end(&self) -> u64 {
-        self.runs.len() * self.run_len * u64::from(self.class_len)
+        self.end
     }
 
     /// The class and the place of a number.

@@ -37,8 +37,8 @@ impl Quadruples {
     /// The quadruple number `offset` of a class, in ascending order.
     #[inline]
     pub fn quadruple(self, class: u64, offset: u32) -> [u32; 4] {
-        let Plane { u, v } = Plane::number(class);
-        let x = widen(widen(offset, v.ilog2()), u.ilog2());
+        let (Plane { u, v }, high) = Plane::number(class);
+        let x = widen(widen(offset, v.ilog2()), high);
         // x has neither leading bit; v's is the lower one.
         [x, x ^ v, x ^ u, x ^ u ^ v]
     }
@@ -112,10 +112,22 @@ impl Quadruples {
 }
 
 /// Planes through 0 of a space of `bits` dimensions.
+#[inline]
 fn plane_count(bits: u32) -> u64 {
-    let points = 1u64 << bits;
-    (points - 1) * (points - 2) / 6
+    PLANE_COUNTS[bits as usize]
 }
+
+/// Of all spaces up to one dimension more than points of a system have.
+const PLANE_COUNTS: [u64; Quadruples::BITS_MAX as usize + 2] = {
+    let mut counts = [0; Quadruples::BITS_MAX as usize + 2];
+    let mut bits = 1;
+    while bits < counts.len() {
+        let points = 1u64 << bits;
+        counts[bits] = (points - 1) * (points - 2) / 6;
+        bits += 1;
+    }
+    counts
+};
 
 /// A plane through 0. `u` has the higher leading bit, and not that of `v`, so
 /// that every plane is written in one way.
@@ -127,21 +139,19 @@ struct Plane {
 
 impl Plane {
     /// The planes are numbered by the leading bit of `u`, then by `v`, then by
-    /// the rest of `u`.
+    /// the rest of `u`. Says which bit that is too.
     #[inline]
-    fn number(rank: u64) -> Self {
-        // Planes within `bits` dimensions number about 4^bits / 6.
-        let mut bits = (rank * 6 + 1).ilog2().div_ceil(2).max(1);
-        while plane_count(bits + 1) <= rank {
+    fn number(rank: u64) -> (Self, u32) {
+        // Planes within `bits` dimensions number a little less than 4^bits / 6,
+        // so it is rarely one more, which a processor soon knows.
+        let mut bits = ((rank * 6 + 1).ilog2() / 2).max(1);
+        if plane_count(bits + 1) <= rank {
             bits += 1;
-        }
-        while plane_count(bits) > rank {
-            bits -= 1;
         }
         let rest = rank - plane_count(bits);
         let v = (rest >> (bits - 1)) as u32 + 1;
         let low = rest as u32 & ((1 << (bits - 1)) - 1);
-        Plane { u: 1 << bits | widen(low, v.ilog2()), v }
+        (Plane { u: 1 << bits | widen(low, v.ilog2()), v }, bits)
     }
 
     #[inline]

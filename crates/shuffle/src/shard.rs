@@ -33,6 +33,39 @@ impl Shard {
         shard
     }
 
+    /// The slots that `slot` gives for each place of a word and the letter
+    /// there. Common sizes have code of their own, in which a shard is not
+    /// copied just after its slots were written one by one: processors wait
+    /// for such copies.
+    #[inline]
+    pub(crate) fn of_word(word: &[u32], slot: impl Fn(usize, u32) -> Option<Slot>) -> Option<Self> {
+        match word.len() {
+            2 => Shard::of_letters::<2>(word, slot),
+            3 => Shard::of_letters::<3>(word, slot),
+            4 => Shard::of_letters::<4>(word, slot),
+            8 => Shard::of_letters::<8>(word, slot),
+            _ => {
+                let mut shard = Shard::new([]);
+                for (at, &letter) in word.iter().enumerate() {
+                    shard.push(slot(at, letter)?);
+                }
+                Some(shard)
+            }
+        }
+    }
+
+    #[inline]
+    fn of_letters<const SIZE: usize>(
+        word: &[u32],
+        slot: impl Fn(usize, u32) -> Option<Slot>,
+    ) -> Option<Self> {
+        let mut slots = [Slot(0); SIZE_MAX];
+        for at in 0..SIZE {
+            slots[at] = slot(at, word[at])?;
+        }
+        Some(Shard { slots, len: SIZE as u8 })
+    }
+
     #[inline]
     pub(crate) fn push(&mut self, slot: Slot) {
         self.slots[usize::from(self.len)] = slot;
