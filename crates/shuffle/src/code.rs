@@ -19,7 +19,7 @@
 //! one field holds for the product. The point at infinity makes room for one
 //! stripe more over a single field.
 
-use crate::ring::{Ring, prime_powers};
+use crate::ring::{Addition, Ring, prime_powers};
 use crate::shard::SIZE_MAX;
 
 /// A linear code of distance `size - overlap`.
@@ -121,10 +121,13 @@ impl Code {
     /// hold the word.
     #[inline]
     pub fn locate(&self, word: &[u32]) -> Option<(u64, u32)> {
-        let (mut letters, mut again) = ([0; SIZE_MAX], [0; SIZE_MAX]);
+        let (mut letters, mut rest) = ([0; SIZE_MAX], [0; SIZE_MAX]);
         self.from_word.apply(&self.ring, word, &mut letters[..=self.overlap]);
-        self.to_word.apply(&self.ring, &letters, &mut again[..self.size]);
-        if again[..self.size] != word[..self.size] {
+        // The first `overlap + 1` letters are right, since these were taken.
+        let first = self.overlap + 1;
+        let rest = &mut rest[..self.size - first];
+        self.to_word.apply_from(first, &self.ring, &letters, rest);
+        if rest.iter().zip(&word[first..self.size]).any(|(right, letter)| right != letter) {
             return None;
         }
         let len = u64::from(self.ring.len());
@@ -183,61 +186,105 @@ fn digits(mut number: u64, base: u32, digits: &mut [u32]) {
 /// A matrix over a ring, applied to letters by looking products up.
 #[derive(Clone, Debug)]
 struct LinearMap {
-    /// The terms of each output, which end where `ends` says.
+    /// The terms of all outputs, one output after the other.
     terms: Vec<Term>,
-    ends: Vec<u8>,
+    /// Where the terms of each output start.
+    starts: Vec<u8>,
     tables: Vec<u32>,
 }
 
 /// A letter of the input, as it is or times another.
 #[derive(Clone, Copy, Debug)]
 struct Term {
+    /// Where its products start, or [`Term::AS_IT_IS`].
+    table: u32,
     input: u8,
-    table: Option<u32>,
+    /// The sum is complete with this term.
+    is_last: bool,
+}
+
+impl Term {
+    const AS_IT_IS: u32 = u32::MAX;
 }
 
 impl LinearMap {
     fn new(ring: &Ring, rows: &[Vec<u32>]) -> Self {
-        let mut map = LinearMap { terms: Vec::new(), ends: Vec::new(), tables: Vec::new() };
-        let mut known: Vec<(u32, u32)> = Vec::new();
+        let mut map = LinearMap { terms: Vec::new(), starts: Vec::new(), tables: Vec::new() };
+        let mut known = Vec::new();
         for column in 0..rows[0].len() {
-            for (input, row) in rows.iter().enumerate() {
-                let factor = row[column];
-                let table = match factor {
-                    0 => continue,
-                    _ if factor == ring.one() => None,
-                    _ => match known.iter().find(|(known, _)| *known == factor) {
-                        Some((_, table)) => Some(*table),
-                        None => {
-                            let table = map.tables.len() as u32;
-                            map.tables.extend((0..ring.len()).map(|a| ring.multiply(a, factor)));
-                            known.push((factor, table));
-                            Some(table)
-                        }
-                    },
-                };
-                map.terms.push(Term { input: input as u8, table });
+            map.starts.push(map.terms.len() as u8);
+            let factors = (0..).zip(rows).map(|(input, row)| (input, row[column]));
+            let mut needed: Vec<(u8, u32)> = factors.filter(|(_, factor)| *factor != 0).collect();
+            if needed.is_empty() {
+                // Nothing of any letter is the same as nothing of the first.
+                needed.push((0, 0));
             }
-            map.ends.push(map.terms.len() as u8);
+            let last = needed.len() - 1;
+            for (at, (input, factor)) in needed.into_iter().enumerate() {
+                let table = map.table(ring, factor, &mut known);
+                map.terms.push(Term { table, input, is_last: at == last });
+            }
         }
         map
     }
 
+    /// Where the products with `factor` are; makes them, if they are not known.
+    fn table(&mut self, ring: &Ring, factor: u32, known: &mut Vec<(u32, u32)>) -> u32 {
+        if factor == ring.one() {
+            return Term::AS_IT_IS;
+        }
+        if let Some((_, table)) = known.iter().find(|(known, _)| *known == factor) {
+            return *table;
+        }
+        let table = self.tables.len() as u32;
+        self.tables.extend((0..ring.len()).map(|letter| ring.multiply(letter, factor)));
+        known.push((factor, table));
+        table
+    }
+
     #[inline]
     fn apply(&self, ring: &Ring, input: &[u32], output: &mut [u32]) {
-        let mut start = 0;
-        for (letter, &end) in output.iter_mut().zip(&self.ends) {
-            let mut sum = 0;
-            for term in &self.terms[start..usize::from(end)] {
-                let value = input[usize::from(term.input)];
-                let value = match term.table {
-                    None => value,
-                    Some(table) => self.tables[(table + value) as usize],
-                };
-                sum = ring.add(sum, value);
+        self.apply_from(0, ring, input, output);
+    }
+
+    /// The outputs from number `first` on. How letters are added is decided
+    /// once, not for every term.
+    #[inline]
+    fn apply_from(&self, first: usize, ring: &Ring, input: &[u32], output: &mut [u32]) {
+        let Some(&start) = self.starts.get(first) else { return };
+        let terms = &self.terms[usize::from(start)..];
+        match ring.addition() {
+            Addition::Xor => self.sum_up(terms, input, output, |a, b| a ^ b),
+            Addition::Modulo => self.sum_up(terms, input, output, |a, b| {
+                // Without a branch: a difference below 0 is a large number.
+                (a + b).min((a + b).wrapping_sub(ring.len()))
+            }),
+            Addition::Digits(_) => self.sum_up(terms, input, output, |a, b| ring.add(a, b)),
+        }
+    }
+
+    #[inline]
+    fn sum_up(
+        &self,
+        terms: &[Term],
+        input: &[u32],
+        output: &mut [u32],
+        add: impl Fn(u32, u32) -> u32,
+    ) {
+        let mut sum = 0;
+        let mut output = output.iter_mut();
+        for term in terms {
+            let value = input[usize::from(term.input)];
+            let value = match term.table {
+                Term::AS_IT_IS => value,
+                table => self.tables[(table + value) as usize],
+            };
+            sum = add(sum, value);
+            if term.is_last {
+                let Some(letter) = output.next() else { return };
+                *letter = sum;
+                sum = 0;
             }
-            *letter = sum;
-            start = usize::from(end);
         }
     }
 }

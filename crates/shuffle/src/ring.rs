@@ -24,7 +24,7 @@ enum Structure {
 
 /// How two letters are added, as fast as the alphabet allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Addition {
+pub(crate) enum Addition {
     /// Fields of characteristic 2 alone.
     Xor,
     Modulo,
@@ -75,6 +75,11 @@ impl Ring {
 
     pub fn len(&self) -> u32 {
         self.len
+    }
+
+    #[inline]
+    pub fn addition(&self) -> &Addition {
+        &self.addition
     }
 
     #[inline]
