@@ -35,6 +35,8 @@ pub(crate) struct Code {
     to_word: LinearMap,
     /// From the first `overlap + 1` letters of a word back.
     from_word: LinearMap,
+    /// The same for sums, without looking every step up.
+    sums: Option<Sums>,
     is_even: bool,
 }
 
@@ -67,7 +69,8 @@ impl Code {
         let first: Vec<usize> = (0..=overlap).collect();
         let from_word = LinearMap::new(&ring, &invert(&ring, &columns(&rows, &first))?);
         let is_even = rows[0].iter().all(|&letter| ring.inverse(letter).is_some());
-        Some(Code { kind, ring, size, overlap, rows, to_word, from_word, is_even })
+        let sums = (kind == CodeKind::Sum).then(|| Sums::new(&ring, &rows));
+        Some(Code { kind, ring, size, overlap, rows, to_word, from_word, sums, is_even })
     }
 
     /// The smallest alphabet of `len` letters or more that there is a code for.
@@ -114,6 +117,9 @@ impl Code {
         let mut letters = [0; SIZE_MAX];
         letters[0] = offset;
         digits(class, self.ring.len(), &mut letters[1..=self.overlap]);
+        if let Some(sums) = &self.sums {
+            return sums.word(&self.ring, &letters[..=self.overlap], &mut word[..self.size]);
+        }
         self.to_word.apply(&self.ring, &letters, &mut word[..self.size]);
     }
 
@@ -121,19 +127,30 @@ impl Code {
     /// hold the word.
     #[inline]
     pub fn locate(&self, word: &[u32]) -> Option<(u64, u32)> {
-        let (mut letters, mut rest) = ([0; SIZE_MAX], [0; SIZE_MAX]);
-        self.from_word.apply(&self.ring, word, &mut letters[..=self.overlap]);
-        // The first `overlap + 1` letters are right, since these were taken.
-        let first = self.overlap + 1;
-        let rest = &mut rest[..self.size - first];
-        self.to_word.apply_from(first, &self.ring, &letters, rest);
-        if rest.iter().zip(&word[first..self.size]).any(|(right, letter)| right != letter) {
+        let mut letters = [0; SIZE_MAX];
+        let is_held = match &self.sums {
+            Some(sums) => sums.letters(&self.ring, word, &mut letters[..=self.overlap]),
+            None => self.letters(word, &mut letters[..=self.overlap]),
+        };
+        if !is_held {
             return None;
         }
         let len = u64::from(self.ring.len());
         let places = letters[1..=self.overlap].iter().rev();
         let class = places.fold(0u64, |class, &digit| class * len + u64::from(digit));
         (class < self.class_count()).then_some((class, letters[0]))
+    }
+
+    /// The letters that the rows are taken times; whether they make the word.
+    #[inline]
+    fn letters(&self, word: &[u32], letters: &mut [u32]) -> bool {
+        self.from_word.apply(&self.ring, word, letters);
+        // The first letters of the word are right, since these were taken.
+        let first = letters.len();
+        let mut rest = [0; SIZE_MAX];
+        let rest = &mut rest[..self.size - first];
+        self.to_word.apply_from(first, &self.ring, letters, rest);
+        rest.iter().zip(&word[first..]).all(|(right, letter)| right == letter)
     }
 
     /// The sum of two letters: words are added letter by letter.
@@ -149,6 +166,91 @@ impl Code {
             .expect("any overlap + 1 letters decide a word");
         let rows = multiply(&self.ring, &inverse, &self.rows);
         Completion { ring: &self.ring, map: LinearMap::new(&self.ring, &rows) }
+    }
+}
+
+/// Words of a sum, most of whose rows are ones: see [`sum_rows`].
+#[derive(Clone, Debug)]
+struct Sums {
+    /// What each letter of the first row adds to the last place.
+    of_first: Vec<u32>,
+    /// What each letter of the last row adds to the last place.
+    of_last: Vec<u32>,
+}
+
+impl Sums {
+    fn new(ring: &Ring, rows: &[Vec<u32>]) -> Self {
+        let products = |row: &Vec<u32>| {
+            let factor = row[row.len() - 1];
+            (0..ring.len()).map(|letter| ring.multiply(letter, factor)).collect()
+        };
+        Sums { of_first: products(&rows[0]), of_last: products(&rows[rows.len() - 1]) }
+    }
+
+    #[inline]
+    fn word(&self, ring: &Ring, letters: &[u32], word: &mut [u32]) {
+        let xor = |a, b| a ^ b;
+        match (ring.addition(), word.len()) {
+            // What most fleets have: loops of known length are no loops.
+            (Addition::Xor, 4) => self.word_with(&letters[..3], &mut word[..4], xor),
+            (Addition::Xor, _) => self.word_with(letters, word, xor),
+            _ => self.word_with(letters, word, |a, b| ring.add(a, b)),
+        }
+    }
+
+    #[inline]
+    fn word_with(&self, letters: &[u32], word: &mut [u32], add: impl Fn(u32, u32) -> u32) {
+        let (Some((&first, others)), Some((end, places))) =
+            (letters.split_first(), word.split_last_mut())
+        else {
+            return;
+        };
+        places[0] = first;
+        *end = self.last(first, others, &add);
+        for (place, &letter) in places[1..].iter_mut().zip(others) {
+            *place = add(first, letter);
+        }
+    }
+
+    /// The letter of the last place.
+    #[inline]
+    fn last(&self, first: u32, others: &[u32], add: impl Fn(u32, u32) -> u32) -> u32 {
+        let mut sum = self.of_first[first as usize];
+        if let Some((&last, others)) = others.split_last() {
+            sum = others.iter().fold(sum, |sum, &letter| add(sum, letter));
+            sum = add(sum, self.of_last[last as usize]);
+        }
+        sum
+    }
+
+    /// The letters that the rows are taken times; whether they make the word.
+    #[inline]
+    fn letters(&self, ring: &Ring, word: &[u32], letters: &mut [u32]) -> bool {
+        let xor = |a, b| a ^ b;
+        match (ring.addition(), word.len()) {
+            (Addition::Xor, 4) => self.letters_with(&word[..4], &mut letters[..3], xor, xor),
+            (Addition::Xor, _) => self.letters_with(word, letters, xor, xor),
+            _ => {
+                let (add, subtract) = (|a, b| ring.add(a, b), |a, b| ring.subtract(a, b));
+                self.letters_with(word, letters, add, subtract)
+            }
+        }
+    }
+
+    #[inline]
+    fn letters_with(
+        &self,
+        word: &[u32],
+        letters: &mut [u32],
+        add: impl Fn(u32, u32) -> u32,
+        subtract: impl Fn(u32, u32) -> u32,
+    ) -> bool {
+        let Some((first, others)) = letters.split_first_mut() else { return false };
+        *first = word[0];
+        for (letter, &place) in others.iter_mut().zip(&word[1..]) {
+            *letter = subtract(place, *first);
+        }
+        word.last() == Some(&self.last(*first, others, add))
     }
 }
 
