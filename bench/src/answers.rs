@@ -14,10 +14,10 @@ use authority::respond::{Arrival, Context, Scratch, Settings, Transport, approac
 use authority::zonefile::{self, NoIncludes};
 use authority::{Catalog, Change, Compiler, NameHasher, Placement, Problems, RecordSet};
 use clap::{Args, ValueEnum as _};
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::data::{self, Scenario};
 use crate::interrupt;
+use crate::measure::thread_nanos;
 use crate::progress::Progress;
 use crate::queries::{QuerySet, check_answer};
 use crate::stats::Spread;
@@ -147,9 +147,4 @@ fn answer_all(
         }
     }
     Ok(nanos as f64 / queries.len() as f64)
-}
-
-fn thread_nanos() -> u64 {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -1,11 +1,18 @@
-//! CPU time and memory of a server and all its children, from /proc.
+//! CPU time and memory: of this thread, and from /proc of a server and all its children.
 
 use std::collections::HashMap;
 use std::fs;
 use std::ops::Sub;
 
 use anyhow::{Context, Result};
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
+
+/// CPU time of the calling thread, which stands still while others have the core.
+pub fn thread_nanos() -> u64 {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
 
 /// CPU seconds of some processes since they started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -150,7 +150,7 @@ fn color(kind: Kind) -> &'static str {
 }
 
 /// 1, 2 or 5 times a power of ten, for at most about eight ticks.
-fn tick_step(largest: f64) -> f64 {
+pub fn tick_step(largest: f64) -> f64 {
     let rough = largest / 7.0;
     let power = 10f64.powf(rough.log10().floor());
     [1.0, 2.0, 5.0, 10.0]
@@ -161,7 +161,7 @@ fn tick_step(largest: f64) -> f64 {
 }
 
 /// Three significant digits or so.
-fn short(value: f64) -> String {
+pub fn short(value: f64) -> String {
     match value {
         value if value >= 1000.0 => thousands(value.round() as usize),
         value if value >= 100.0 || value.fract().abs() < 1e-9 => format!("{value:.0}"),
@@ -170,7 +170,7 @@ fn short(value: f64) -> String {
     }
 }
 
-fn thousands(value: usize) -> String {
+pub fn thousands(value: usize) -> String {
     let digits = value.to_string();
     let mut grouped = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -182,7 +182,7 @@ fn thousands(value: usize) -> String {
     grouped
 }
 
-fn text(svg: &mut String, x: f64, y: f64, size: f64, attributes: &str, content: &str) {
+pub fn text(svg: &mut String, x: f64, y: f64, size: f64, attributes: &str, content: &str) {
     let content = content.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     let _ = writeln!(
         svg,
@@ -190,7 +190,7 @@ fn text(svg: &mut String, x: f64, y: f64, size: f64, attributes: &str, content: 
     );
 }
 
-fn line(svg: &mut String, from: (f64, f64), to: (f64, f64), stroke: &str) {
+pub fn line(svg: &mut String, from: (f64, f64), to: (f64, f64), stroke: &str) {
     let ((x1, y1), (x2, y2)) = (from, to);
     let _ = writeln!(
         svg,
@@ -198,7 +198,7 @@ fn line(svg: &mut String, from: (f64, f64), to: (f64, f64), stroke: &str) {
     );
 }
 
-fn rectangle(svg: &mut String, at: (f64, f64), size: (f64, f64), fill: &str, opacity: f64) {
+pub fn rectangle(svg: &mut String, at: (f64, f64), size: (f64, f64), fill: &str, opacity: f64) {
     let ((x, y), (width, height)) = (at, size);
     let _ = writeln!(
         svg,
@@ -207,7 +207,7 @@ fn rectangle(svg: &mut String, at: (f64, f64), size: (f64, f64), fill: &str, opa
     );
 }
 
-fn swatch(svg: &mut String, x: f64, fill: &str, opacity: f64) {
+pub fn swatch(svg: &mut String, x: f64, fill: &str, opacity: f64) {
     rectangle(svg, (x, 85.0), (14.0, 14.0), fill, opacity);
 }
 

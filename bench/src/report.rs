@@ -139,7 +139,7 @@ pub struct Bar {
 }
 
 impl Bar {
-    fn new(name: String, value: f64, limit: f64) -> Bar {
+    pub fn new(name: String, value: f64, limit: f64) -> Bar {
         Bar { name, value, limit, passed: value <= limit }
     }
 }
@@ -196,12 +196,16 @@ pub fn render(report: &Report) -> String {
     if report.bars.is_empty() {
         text += "no bars: Pharos was not measured (--pharos PATH)\n";
     }
-    for bar in &report.bars {
+    render_bars(&mut text, &report.bars);
+    text
+}
+
+pub fn render_bars(text: &mut String, bars: &[Bar]) {
+    for bar in bars {
         let verdict = if bar.passed { "pass" } else { "MISS" };
         let Bar { name, value, limit, .. } = bar;
         let _ = writeln!(text, "{verdict}  {name:<34} {value:>6.2}  (at most {limit:.2})");
     }
-    text
 }
 
 fn render_scenario(text: &mut String, scenario: &ScenarioResult) {
