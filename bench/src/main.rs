@@ -14,15 +14,20 @@ mod measure;
 mod mmsg;
 mod pace;
 mod peers;
+mod placing;
 mod plot;
 mod progress;
 mod queries;
 mod reload;
 mod report;
+mod search_sharder;
+mod shards;
+mod shards_plot;
+mod shards_report;
 mod stats;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -54,12 +59,14 @@ enum Verb {
     Reload(reload::ReloadArgs),
     /// Answer from memory to memory and read the thread's clock.
     Answers(answers::AnswersArgs),
+    /// Time shards by construction, and beside them a search.
+    Shuffle(shards::ShuffleArgs),
     /// Count the instructions of the answer path with callgrind.
     Instructions(instructions::InstructionsArgs),
     /// Answer one shape of query many times: what `instructions` watches.
     #[command(hide = true)]
     AnswerShape { shape: String, count: u64 },
-    /// Draw authority.svg again from an authority.json.
+    /// Draw authority.svg or shuffle.svg again from its JSON.
     Plot { json: PathBuf, svg: PathBuf },
 }
 
@@ -110,15 +117,21 @@ fn run(verb: Verb) -> Result<()> {
     match verb {
         Verb::Floor { .. } | Verb::AnswerShape { .. } => Ok(()),
         Verb::Answers(args) => answers::run(&args),
+        Verb::Shuffle(args) => shards::run(&args),
         Verb::Instructions(args) => instructions::run(&args),
         Verb::Load(args) => load(&args),
         Verb::Authority(args) => against_peers::run(args),
         Verb::Reload(args) => reload::run(&args),
-        Verb::Plot { json, svg } => {
-            let report = serde_json::from_slice(&std::fs::read(json)?)?;
-            Ok(std::fs::write(svg, plot::render(&report))?)
-        }
+        Verb::Plot { json, svg } => Ok(std::fs::write(svg, plot_again(&json)?)?),
     }
+}
+
+fn plot_again(json: &Path) -> Result<String> {
+    let report: serde_json::Value = serde_json::from_slice(&std::fs::read(json)?)?;
+    Ok(match report["format"].as_str() {
+        Some(shards_report::FORMAT) => shards_plot::render(&serde_json::from_value(report)?),
+        _ => plot::render(&serde_json::from_value(report)?),
+    })
 }
 
 fn load(args: &LoadArgs) -> Result<()> {

@@ -13,7 +13,7 @@ const ROOMS: [(&str, &[&str]); 8] = [
     ("wire", &["base"]),
     ("authority", &["base", "wire"]),
     ("pharos", &["base", "shuffle", "wire", "authority"]),
-    ("bench", &["base", "wire", "authority"]),
+    ("bench", &["base", "shuffle", "wire", "authority"]),
     ("conformance", &["base", "wire", "authority"]),
     ("fuzz", &["base", "shuffle", "wire", "authority"]),
 ];
