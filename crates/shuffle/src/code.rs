@@ -127,7 +127,7 @@ impl Code {
     /// hold the word.
     #[inline]
     pub fn locate(&self, word: &[u32]) -> Option<(u64, u32)> {
-        let mut letters = [0; SIZE_MAX];
+        let (word, mut letters) = (&word[..self.size], [0; SIZE_MAX]);
         let is_held = match &self.sums {
             Some(sums) => sums.letters(&self.ring, word, &mut letters[..=self.overlap]),
             None => self.letters(word, &mut letters[..=self.overlap]),
