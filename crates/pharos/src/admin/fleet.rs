@@ -39,9 +39,11 @@ pub fn servers_of(server: &Server, image: &Image) -> Vec<ServerView> {
 }
 
 pub async fn show(State(Desk { server, .. }): Shared) -> Response {
-    match &server.fleet {
-        Some(fleet) => Json(fleet.status()).into_response(),
-        None => no_fleet(),
+    let Some(fleet) = server.fleet.clone() else { return no_fleet() };
+    // It may wait for somebody who waits for the disk.
+    match tokio::task::spawn_blocking(move || fleet.status()).await {
+        Ok(status) => Json(status).into_response(),
+        Err(_) => error(StatusCode::INTERNAL_SERVER_ERROR, "the fleet could not be shown"),
     }
 }
 

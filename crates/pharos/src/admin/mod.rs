@@ -218,10 +218,16 @@ async fn show_zone(
         Ok((name, zone)) => (zone, name),
         Err(text) => return error(StatusCode::BAD_REQUEST, text),
     };
-    let hash = server.publisher.hasher().name(wire::Name::from_trusted(&name));
-    match server.publisher.current().catalog.get(&name, hash) {
-        Some(image) => Json(ZoneView::new(image, &server)).into_response(),
-        None => error(StatusCode::NOT_FOUND, format!("no zone {zone} here")),
+    // Its shard may wait for somebody who waits for the disk.
+    let work = move || {
+        let hash = server.publisher.hasher().name(wire::Name::from_trusted(&name));
+        let snapshot = server.publisher.current();
+        snapshot.catalog.get(&name, hash).map(|image| ZoneView::new(image, &server))
+    };
+    match tokio::task::spawn_blocking(work).await {
+        Ok(Some(view)) => Json(view).into_response(),
+        Ok(None) => error(StatusCode::NOT_FOUND, format!("no zone {zone} here")),
+        Err(_) => error(StatusCode::INTERNAL_SERVER_ERROR, "the zone could not be shown"),
     }
 }
 
@@ -267,6 +273,8 @@ fn parse_name(text: &str) -> Result<Vec<u8>, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::config::{self, Flags};
 
@@ -284,5 +292,55 @@ mod tests {
         assert_eq!(list().await, StatusCode::SERVICE_UNAVAILABLE);
         drop(turn);
         assert_eq!(list().await, StatusCode::OK);
+    }
+
+    /// A server with the zone `a.test` on a fleet.
+    fn fleet_server(home: &Path) -> Arc<Server> {
+        let file = home.join("pharos.toml");
+        let text = format!(
+            "[fleet]\npool = '127.53.0.0/28'\nservers = 16\nport = 5300\nstate = {:?}\n\
+             domains = ['a.ns.test', 'b.ns.test', 'c.ns.test', 'd.ns.test']\n",
+            home.join("state")
+        );
+        std::fs::write(&file, text).unwrap();
+        std::fs::write(home.join("a.test.zone"), "@ 60 SOA ns h 1 2 3 4 5\n").unwrap();
+        let flags = Flags { zones: Some(home.into()), ..Flags::default() };
+        let server = Server::new(&config::read(Some(&file), &flags).unwrap(), None).unwrap();
+        assert_eq!(server.load(&[]).unwrap().summary.bad, 0);
+        server
+    }
+
+    /// DNS over TCP is answered by the threads that answer here.
+    #[tokio::test]
+    async fn pages_that_wait_for_shards_keep_no_thread_from_answering() {
+        let home = tempfile::tempdir().unwrap();
+        let server = fleet_server(home.path());
+        let desk = Desk { server: server.clone(), listing: Arc::new(Semaphore::new(1)) };
+        let (held, is_held) = std::sync::mpsc::channel();
+        let (release, is_released) = std::sync::mpsc::channel::<()>();
+        // Whoever settles has the shards meanwhile.
+        let holder = std::thread::spawn(move || {
+            let wait = |_| {
+                held.send(()).unwrap();
+                let _ = is_released.recv_timeout(Duration::from_secs(20));
+                true
+            };
+            server.fleet.as_ref().unwrap().assignments.settle(None, wait, 0)
+        });
+        is_held.recv().unwrap();
+        let zone = || Ok(UrlPath("a.test".to_owned()));
+        let mut pages = [
+            tokio::spawn(fleet::show(State(desk.clone()))),
+            tokio::spawn(show_zone(State(desk), zone())),
+        ];
+        for page in &mut pages {
+            let early = timeout(Duration::from_millis(50), page).await;
+            assert!(early.is_err() && !holder.is_finished(), "nothing waited");
+        }
+        drop(release);
+        for page in pages {
+            assert_eq!(page.await.unwrap().status(), StatusCode::OK);
+        }
+        holder.join().unwrap().unwrap();
     }
 }
