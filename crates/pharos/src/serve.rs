@@ -501,7 +501,8 @@ impl Signals {
     }
 }
 
-/// Waits for the signal to stop; reloads and rotates meanwhile.
+/// Waits for the signal to stop; meanwhile reloads, rotates, and answers again
+/// on servers whose time off is over.
 async fn wait(server: &Arc<Server>, signals: &mut Signals) {
     let mut sweep = tokio::time::interval(SWEEP);
     let rotate = server.cookies.rotate;
@@ -511,7 +512,14 @@ async fn wait(server: &Arc<Server>, signals: &mut Signals) {
             _ = signals.terminate.recv() => return,
             _ = signals.interrupt.recv() => return,
             _ = signals.hangup.recv() => drop(ask_whole(server)),
-            _ = sweep.tick() => server.publisher.sweep(),
+            _ = sweep.tick() => {
+                server.publisher.sweep();
+                if let Some(fleet) = &server.fleet
+                    && fleet.expire(Instant::now())
+                {
+                    server.publish_served(fleet);
+                }
+            }
             _ = rotate.tick() => server.renew_cookies(),
         }
     }

@@ -8,7 +8,9 @@ use std::path::Path;
 use std::process::Output;
 use std::time::Duration;
 
-use common::{PATIENCE, Server, exchange_udp, frame, question, read_frame, write_zones, zone};
+use common::{
+    PATIENCE, Server, eventually, exchange_udp, frame, question, read_frame, write_zones, zone,
+};
 
 /// How long a test waits for what must not come.
 const SILENCE: Duration = Duration::from_millis(300);
@@ -240,6 +242,7 @@ fn a_drill_shows_that_only_one_zone_is_gone() {
         serde_json::from_value(found["others_by_servers_shared"].clone()).unwrap();
     assert!(shared[1] + shared[2] > 0 && shared[3] + shared[4] == 0, "{found}");
     assert_eq!(json(&server, &["fleet", "show"])["off"], serde_json::json!([]));
+    assert!(server.log().contains("secs=Some(30)"), "a killed drill would leave them off");
     // A closed server keeps its zones, and is told.
     let closed = json(&server, &["fleet", "close", "3", "17"])["closed"].clone();
     assert_eq!(closed, serde_json::json!([3, 17]));
@@ -252,9 +255,37 @@ fn a_drill_shows_that_only_one_zone_is_gone() {
     let output = server.pharos(&["fleet", "drill", "z7.test"]);
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(!output.status.success() && said.contains("LOST     z8.test."), "{said}");
+    // What was off before is off afterwards, and nothing else.
+    assert!(said.contains("on       all servers are as before; still off: "), "{said}");
+    let off = json(&server, &["fleet", "show"])["off"].clone();
+    assert_eq!(off, serde_json::json!(shard(&server, "z8.test")));
+    let found = json(&server, &["fleet", "on"]);
+    assert_eq!(found["off"], serde_json::json!([]));
     let refused = server.pharos(&["fleet", "drill", "a.ns.test"]);
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(said.contains("is answered on every server"), "{said}");
+}
+
+#[test]
+fn servers_come_back_when_whoever_switched_them_off_is_gone() {
+    let server = start(0, &["--listen", "127.0.0.1:0"]).ok().unwrap();
+    let (port, own) = (fleet_port(&server), shard(&server, "a.test"));
+    let at = |number: u8| SocketAddr::from(([127, 53, 9, number], port));
+    let off = || json(&server, &["fleet", "show"])["off"].clone();
+    // One that was off before stays off.
+    let first = own[0].to_string();
+    assert!(server.pharos(&["fleet", "off", &first]).status.success());
+    assert!(server.pharos(&["fleet", "off", "--zone", "a.test", "--secs", "2"]).status.success());
+    assert_eq!(off(), serde_json::json!(own));
+    check_silent_udp(at(own[1]));
+    eventually("the return of servers", || off() == serde_json::json!([own[0]]));
+    own[1..].iter().for_each(|number| check_answers(at(*number)));
+    check_silent_udp(at(own[0]));
+    for secs in ["0", "3601"] {
+        let refused = server.pharos(&["fleet", "off", "1", "--secs", secs]);
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success() && said.contains("3600"), "{said}");
+    }
 }
 
 #[test]

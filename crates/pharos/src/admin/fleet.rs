@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::net::IpAddr;
+use std::time::{Duration, Instant};
 
 use authority::Image;
 use axum::Json;
@@ -16,7 +17,7 @@ use wire::Name;
 
 use super::connections::REQUEST_TIME_MAX;
 use super::{Desk, Shared, error};
-use crate::fleet::FleetState;
+use crate::fleet::{FleetState, OFF_SECS_MAX};
 use crate::serve::Server;
 
 /// A name server of a zone.
@@ -97,6 +98,8 @@ fn shards_as_csv(fleet: &FleetState) -> Result<String, String> {
 struct Switch {
     off: Vec<u16>,
     on: Vec<u16>,
+    /// How long those stay off; without it until they are switched on.
+    secs: Option<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -108,18 +111,44 @@ struct Close {
 
 /// Switches servers off and on; all on if none is named.
 pub async fn switch(State(Desk { server, .. }): Shared, request: Request) -> Response {
-    let Some(fleet) = &server.fleet else { return no_fleet() };
-    let Switch { off, on } =
-        match body(request, "{\"off\": [NUMBER, …], \"on\": [NUMBER, …]}").await {
-            Ok(wanted) => wanted,
-            Err(response) => return response,
-        };
-    if let Err(text) = fleet.switch(&off, &on) {
-        return error(StatusCode::BAD_REQUEST, text);
+    let Some(fleet) = server.fleet.clone() else { return no_fleet() };
+    let accepted = format!(
+        "{{\"off\": [NUMBER, …], \"on\": [NUMBER, …], \"secs\": N}}, where secs is 1 to \
+         {OFF_SECS_MAX}, or left out to keep them off until they are switched on"
+    );
+    let Switch { off, on, secs } = match body(request, &accepted).await {
+        Ok(wanted) => wanted,
+        Err(response) => return response,
+    };
+    let until = match end_of(secs, &off, Instant::now()) {
+        Ok(until) => until,
+        Err(text) => {
+            return error(StatusCode::BAD_REQUEST, format!("{text}; accepted: {accepted}"));
+        }
+    };
+    // As above.
+    let work = move || {
+        fleet.switch(&off, &on, until)?;
+        tracing::warn!(?off, ?on, ?secs, "virtual name servers were switched");
+        server.publish_served(&fleet);
+        Ok::<_, String>(fleet.status())
+    };
+    match tokio::task::spawn_blocking(work).await {
+        Ok(Ok(status)) => Json(status).into_response(),
+        Ok(Err(text)) => error(StatusCode::BAD_REQUEST, text),
+        Err(_) => error(StatusCode::INTERNAL_SERVER_ERROR, "the servers could not be switched"),
     }
-    tracing::warn!(?off, ?on, "virtual name servers were switched");
-    server.publish_served(fleet);
-    Json(fleet.status()).into_response()
+}
+
+/// When the servers `off` are to come back; an error says what is wrong.
+fn end_of(secs: Option<u64>, off: &[u16], now: Instant) -> Result<Option<Instant>, String> {
+    match secs {
+        None => Ok(None),
+        // With nothing to switch off, all would be switched on.
+        Some(secs) if off.is_empty() => Err(format!("{secs} secs for no server")),
+        Some(secs @ 1..=OFF_SECS_MAX) => Ok(Some(now + Duration::from_secs(secs))),
+        Some(secs) => Err(format!("secs {secs} is out of range")),
+    }
 }
 
 /// Closes servers to new zones, and opens them again.
@@ -148,4 +177,24 @@ async fn body<T: DeserializeOwned>(request: Request, accepted: &str) -> Result<T
         let text = format!("{}; accepted: {accepted}", rejection.body_text());
         error(StatusCode::BAD_REQUEST, text)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_off_are_bounded() {
+        let now = Instant::now();
+        let end = |secs| end_of(secs, &[3], now);
+        assert_eq!(end(None), Ok(None));
+        for secs in [1, 3600] {
+            assert_eq!(end(Some(secs)), Ok(Some(now + Duration::from_secs(secs))));
+        }
+        for secs in [0, 3601, u64::MAX] {
+            assert_eq!(end(Some(secs)), Err(format!("secs {secs} is out of range")));
+        }
+        assert_eq!(end_of(Some(30), &[], now), Err("30 secs for no server".into()));
+        assert_eq!(end_of(None, &[], now), Ok(None));
+    }
 }

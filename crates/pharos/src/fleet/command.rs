@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use clap::Subcommand;
+use clap::{Subcommand, value_parser};
 use serde_json::{Value, json};
 
-use super::drill;
+use super::{OFF_SECS_MAX, drill};
 use crate::control::{self, Socket};
 use crate::output::Output;
 
@@ -17,8 +17,8 @@ pub enum FleetCommand {
         #[command(flatten)]
         socket: Socket,
     },
-    /// Switch virtual name servers off, until they are switched on or the
-    /// server restarts
+    /// Switch virtual name servers off, until they are switched on, their time
+    /// is over, or the server restarts
     Off {
         /// Numbers of servers
         #[arg(value_name = "SERVER", required_unless_present = "zone")]
@@ -26,6 +26,9 @@ pub enum FleetCommand {
         /// Those of this zone
         #[arg(long, value_name = "ZONE")]
         zone: Option<String>,
+        /// For this long, 1 to 3600 seconds; one that is off for longer stays
+        #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=OFF_SECS_MAX))]
+        secs: Option<u64>,
         #[command(flatten)]
         socket: Socket,
     },
@@ -79,15 +82,15 @@ pub fn run(command: FleetCommand) -> Result<u8, String> {
             let status = socket.get("/v1/fleet")?;
             socket.print(&status, show)?;
         }
-        FleetCommand::Off { mut servers, zone, socket } => {
+        FleetCommand::Off { mut servers, zone, secs, socket } => {
             if let Some(zone) = zone {
                 servers.extend(servers_of(&socket.get(&control::zone_path(&zone))?)?);
             }
-            let status = switch(&socket, &servers, &[])?;
+            let status = switch_off(&socket, &servers, secs)?;
             socket.print(&status, show)?;
         }
         FleetCommand::On { servers, socket } => {
-            let status = switch(&socket, &[], &servers)?;
+            let status = switch_on(&socket, &servers)?;
             socket.print(&status, show)?;
         }
         FleetCommand::Close { servers, socket } => {
@@ -104,9 +107,14 @@ pub fn run(command: FleetCommand) -> Result<u8, String> {
     Ok(0)
 }
 
-/// Switches servers off and on; all on if both are empty.
-pub fn switch(socket: &Socket, off: &[u16], on: &[u16]) -> Result<Value, String> {
-    socket.post("/v1/fleet/switch", &json!({ "off": off, "on": on }).to_string())
+/// Switches servers off, for `secs` or until they are switched on.
+pub fn switch_off(socket: &Socket, servers: &[u16], secs: Option<u64>) -> Result<Value, String> {
+    socket.post("/v1/fleet/switch", &json!({ "off": servers, "secs": secs }).to_string())
+}
+
+/// Switches servers on; all if none is named.
+pub fn switch_on(socket: &Socket, servers: &[u16]) -> Result<Value, String> {
+    socket.post("/v1/fleet/switch", &json!({ "on": servers }).to_string())
 }
 
 fn close(socket: &Socket, close: &[u16], open: &[u16]) -> Result<Value, String> {

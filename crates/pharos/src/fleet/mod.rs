@@ -35,7 +35,7 @@ use wire::{DropReason, Name};
 pub use assignments::Unkept;
 pub use pool::{Family, Pool};
 pub use served::Served;
-pub use state::{FleetState, Placing};
+pub use state::{FleetState, OFF_SECS_MAX, Placing};
 
 /// The virtual name servers that a host may have.
 #[derive(Clone, Copy, Debug)]

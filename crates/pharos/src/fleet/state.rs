@@ -1,10 +1,13 @@
 //! A host's view of its fleet: the shards of its zones, the servers that the
 //! map gives it, and those that are switched off.
+//!
+//! A server can be switched off for a while only: whoever does so may die before
+//! it switches it on again, and the zones there must not pay for that.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use authority::{Image, NameHasher, Placement};
 use serde::Serialize;
@@ -14,6 +17,10 @@ use super::assignments::{Assignments, Shape, Usage};
 use super::map::HostMap;
 use super::names::ServerNames;
 use super::{Fleet, Placements, Served, Unkept, own_zones};
+
+/// Servers are switched off for this long at the most, if not until they are
+/// switched on.
+pub const OFF_SECS_MAX: u64 = 3600;
 
 /// How zones are placed on the servers of a fleet.
 #[derive(Clone, Debug)]
@@ -43,8 +50,9 @@ pub struct FleetState {
 #[derive(Debug, Default)]
 struct Servers {
     map: Option<HostMap>,
-    /// Switched off in a drill. Not kept: a restart switches them on.
-    off: BTreeSet<u16>,
+    /// Switched off, and until when; without an end until they are switched
+    /// on. Not kept: a restart switches them on.
+    off: BTreeMap<u16, Option<Instant>>,
 }
 
 /// What `pharos fleet show` tells.
@@ -121,7 +129,7 @@ impl FleetState {
     /// The servers that this host answers on now.
     pub fn served(&self) -> Served {
         let servers = self.servers();
-        let is_on = |server: &u16| !servers.off.contains(server);
+        let is_on = |server: &u16| !servers.off.contains_key(server);
         match &servers.map {
             Some(map) => {
                 let own = map.servers_of(&self.placing.host).unwrap_or_default();
@@ -152,17 +160,30 @@ impl FleetState {
         self.assignments.close(close, open)
     }
 
-    /// Switches servers off and on again; all on if both are empty.
-    pub fn switch(&self, off: &[u16], on: &[u16]) -> Result<(), String> {
+    /// Switches servers off and on again; all on if both are empty. Those
+    /// switched off come back at `until`, or stay off without it. One that is
+    /// off for longer already stays so.
+    pub fn switch(&self, off: &[u16], on: &[u16], until: Option<Instant>) -> Result<(), String> {
         self.check(off)?;
         self.check(on)?;
         let mut servers = self.servers();
         if off.is_empty() && on.is_empty() {
             servers.off.clear();
         }
-        servers.off.extend(off);
-        servers.off.retain(|server| !on.contains(server));
+        for server in off {
+            let end = servers.off.entry(*server).or_insert(until);
+            *end = end.zip(until).map(|(old, new)| old.max(new));
+        }
+        servers.off.retain(|server, _| !on.contains(server));
         Ok(())
+    }
+
+    /// Switches those on whose time off is over; true if there was one.
+    pub fn expire(&self, now: Instant) -> bool {
+        let off = &mut self.servers().off;
+        let before = off.len();
+        off.retain(|_, until| until.is_none_or(|until| until > now));
+        off.len() < before
     }
 
     pub fn status(&self) -> Status {
@@ -175,7 +196,7 @@ impl FleetState {
             host: self.placing.host.clone(),
             generation: servers.map.as_ref().map(|map| map.generation),
             serving,
-            off: servers.off.iter().copied().collect(),
+            off: servers.off.keys().copied().collect(),
             closed: self.assignments.closed(),
             usage: self.assignments.usage(),
         }
@@ -286,12 +307,34 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let state = open(home.path(), None).unwrap();
         assert_eq!(state.status().serving, 16);
-        state.switch(&[0, 15], &[]).unwrap();
+        state.switch(&[0, 15], &[], None).unwrap();
         assert_eq!(served(&state), (1..15).collect::<Vec<u16>>());
-        state.switch(&[], &[15]).unwrap();
+        state.switch(&[], &[15], None).unwrap();
         assert_eq!(state.status().off, [0]);
-        state.switch(&[], &[]).unwrap();
+        state.switch(&[], &[], None).unwrap();
         assert_eq!(state.status().serving, 16);
-        assert!(state.switch(&[16], &[]).unwrap_err().contains("accepted: 0 to 15"));
+        assert!(state.switch(&[16], &[], None).unwrap_err().contains("accepted: 0 to 15"));
+    }
+
+    #[test]
+    fn servers_come_back_when_their_time_off_is_over() {
+        let home = tempfile::tempdir().unwrap();
+        let state = open(home.path(), None).unwrap();
+        let start = Instant::now();
+        let at = |secs| start + Duration::from_secs(secs);
+        state.switch(&[1, 2, 3], &[], Some(at(30))).unwrap();
+        assert!(!state.expire(at(29)));
+        // Neither a shorter time nor a renewal ends what was to last longer.
+        state.switch(&[2], &[], Some(at(60))).unwrap();
+        state.switch(&[2], &[], Some(at(10))).unwrap();
+        state.switch(&[3], &[], None).unwrap();
+        state.switch(&[3], &[], Some(at(10))).unwrap();
+        assert!(state.expire(at(30)));
+        assert_eq!(state.status().off, [2, 3]);
+        assert!(served(&state).contains(&1));
+        assert!(!state.expire(at(59)) && state.expire(at(60)) && !state.expire(at(4000)));
+        assert_eq!(state.status().off, [3]);
+        state.switch(&[], &[3], None).unwrap();
+        assert_eq!(state.status().serving, 16);
     }
 }
