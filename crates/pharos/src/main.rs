@@ -87,6 +87,9 @@ enum ZoneCommand {
     Check {
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
+        /// The zones will live on a fleet, which gives them their NS records
+        #[arg(long)]
+        fleet: bool,
         /// One JSON object a file
         #[arg(long)]
         json: bool,
@@ -193,7 +196,9 @@ fn start_log(level: &str, format: LogFormat) -> Result<(), String> {
 
 fn run_zone(command: ZoneCommand) -> Result<u8, String> {
     match command {
-        ZoneCommand::Check { files, json } => check_files(&files, json).map_err(output::explain),
+        ZoneCommand::Check { files, fleet, json } => {
+            check_files(&files, fleet, json).map_err(output::explain)
+        }
         ZoneCommand::Reload { zones, socket } => {
             let body = serde_json::json!({ "zones": zones }).to_string();
             let report = socket.post("/v1/reload", &body)?;
@@ -221,10 +226,10 @@ pub fn say(line: std::fmt::Arguments<'_>) {
 }
 
 /// Checks files one by one; the exit code says whether all are good.
-fn check_files(files: &[PathBuf], json: bool) -> io::Result<u8> {
+fn check_files(files: &[PathBuf], fleet: bool, json: bool) -> io::Result<u8> {
     let mut out = Output::default();
     let mut bad = 0;
-    let mut checker = load::Checker::default();
+    let mut checker = load::Checker::new(fleet);
     for file in files {
         let (image, problems) = checker.check(file);
         if json {

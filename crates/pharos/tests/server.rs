@@ -375,6 +375,11 @@ fn zone_check_is_for_editors_and_ci() {
     assert_eq!(code, Some(1));
     assert!(text.contains("b.test.zone:6:7: error: "), "{text}");
     assert!(text.contains("1 of 2 files have errors"), "{text}");
+    let without = zone("d.test.", 1, "192.0.2.1").replace("@ NS ns\n", "");
+    std::fs::write(path("d.test.zone"), without).unwrap();
+    let (code, text) = check_zone_files(&[&path("d.test.zone")]);
+    assert!(code == Some(1) && text.contains("NS"), "{text}");
+    assert_eq!(check_zone_files(&["--fleet", &path("d.test.zone")]).0, Some(0));
     std::fs::copy(path("a.test.zone"), path("copy.zone")).unwrap();
     let (code, text) = check_zone_files(&[&path("a.test.zone"), &path("copy.zone")]);
     assert_eq!(code, Some(1));
