@@ -286,8 +286,13 @@ impl Design {
     /// The shards from number `from` on, with their numbers; those that the
     /// fleet has no slots for are left out.
     pub fn shards(&self, from: u64) -> impl Iterator<Item = (DesignIndex, Shard)> {
-        let some = |number| Some((DesignIndex(number), self.shard_at(number)?));
-        (from..self.index_end()).filter_map(some)
+        (from..self.index_end()).filter_map(|number| self.at(number))
+    }
+
+    /// The shard that a number has, if it has one. This is for looking around;
+    /// tenants get their numbers from an [`Allocator`](crate::Allocator).
+    pub fn at(&self, number: u64) -> Option<(DesignIndex, Shard)> {
+        Some((DesignIndex(number), self.shard_at(number)?))
     }
 
     #[inline]

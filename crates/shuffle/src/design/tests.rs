@@ -72,6 +72,17 @@ fn no_two_shards_share_more_than_the_overlap() {
 }
 
 #[test]
+fn numbers_without_a_shard_have_none() {
+    for design in small_designs(&Key::PUBLIC) {
+        let found: Vec<_> = (0..design.index_end()).filter_map(|at| design.at(at)).collect();
+        assert_eq!(found, design.shards(0).collect::<Vec<_>>());
+        assert!(found.iter().all(|(index, _)| design.at(index.get()).unwrap().0 == *index));
+        assert_eq!(design.at(design.index_end()), None);
+        assert_eq!(design.at(u64::MAX), None);
+    }
+}
+
+#[test]
 fn shards_tell_their_numbers_in_any_order_of_slots() {
     for design in small_designs(&Key::PUBLIC) {
         for (index, shard) in design.shards(0) {
