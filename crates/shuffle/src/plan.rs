@@ -6,7 +6,14 @@ use crate::bound;
 use crate::design::Design;
 use crate::fleet::{Columns, Fleet, FleetError};
 use crate::key::Key;
+use crate::ring::RING_LEN_MAX;
 use crate::shard::SIZE_MAX;
+
+/// One of so many numbers has a shard at least: whoever counts on from one
+/// shard to the next must not count for long.
+const SPARSE_MAX: u128 = 10_000;
+/// Numbers that are looked at where shards cannot be counted.
+const SAMPLE_LEN: u64 = 100_000;
 
 /// What is wished of a fleet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,6 +71,7 @@ impl Plan {
     /// Finds the design that fulfils `wish` with the most shards.
     pub fn new(fleet: &Fleet, wish: &Wish, key: &Key) -> Result<Self, Refusal> {
         let overlap = overlap_of(wish, fleet.workers().len())?;
+        check_room(wish)?;
         let design = best_design(fleet, wish, overlap, key)?;
         let columns = design.columns();
         let packing = bound::packing(columns.slot_count() as u64, wish.size, overlap);
@@ -94,8 +102,11 @@ impl Plan {
             Some(Change { what, capacity }) => format!("{what}, which gives {capacity} shards"),
             None => format!("{capacity} tenants"),
         };
+        let about = if self.design.is_capacity_exact() { "" } else { "at least " };
         Err(Refusal {
-            reason: format!("{tenants} tenants need as many shards, and there are {capacity}"),
+            reason: format!(
+                "{tenants} tenants need as many shards, and there are {about}{capacity}"
+            ),
             nearest: Some(nearest),
         })
     }
@@ -120,11 +131,11 @@ fn overlap_of(wish: &Wish, workers: usize) -> Result<usize, Refusal> {
         );
     }
     match (wish.overlap, wish.attackers) {
-        (Some(overlap), Some(attackers)) if attackers * overlap >= size => {
+        (Some(overlap), Some(attackers)) if attackers.saturating_mul(overlap) >= size => {
+            let lost = attackers.saturating_mul(overlap);
             let others = match (size - 1).checked_div(attackers) {
-                Some(less) => {
-                    format!("an overlap of {less}, or shards of {}", attackers * overlap + 1)
-                }
+                Some(less) if lost >= SIZE_MAX => format!("an overlap of {less}"),
+                Some(less) => format!("an overlap of {less}, or shards of {}", lost + 1),
                 None => format!("an overlap of {overlap}"),
             };
             refuse(
@@ -142,6 +153,65 @@ fn overlap_of(wish: &Wish, workers: usize) -> Result<usize, Refusal> {
     }
 }
 
+/// Checks that there is an alphabet for the room.
+fn check_room(wish: &Wish) -> Result<(), Refusal> {
+    match wish.room {
+        Some(room) if room > RING_LEN_MAX => Err(Refusal {
+            reason: format!(
+                "room for {room} workers in a column; at most {RING_LEN_MAX} are possible"
+            ),
+            nearest: Some(format!("a room of {RING_LEN_MAX}")),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a design that has hardly a shard among its numbers.
+fn refuse_sparse(design: Design, wish: &Wish, key: &Key) -> Result<Design, Refusal> {
+    if !is_sparse(&design) {
+        return Ok(design);
+    }
+    let columns = design.columns();
+    let longest = columns.sizes().max().unwrap_or(0);
+    let least = columns.sizes().min().unwrap_or(0);
+    let lengths =
+        if least == longest { longest.to_string() } else { format!("{least} to {longest}") };
+    let overlap = design.guarantee().overlap;
+    let fits =
+        |room: &u32| !is_sparse(&Design::striped(columns.clone(), overlap, Some(*room), key));
+    let rooms = std::iter::successors(wish.room.map(|room| room / 2), |room| Some(room / 2));
+    let smaller = rooms.take_while(|room| *room > longest).chain([longest]).find(fits);
+    let nearest = match smaller {
+        Some(room) => format!("a smaller room, such as {room}"),
+        None => format!("columns of more even lengths than {lengths} workers"),
+    };
+    Err(Refusal {
+        reason: format!(
+            "room for {} workers in a column of {lengths}: fewer than 1 of \
+             {SPARSE_MAX} numbers would have a shard, and counting on to the next would take long",
+            design.room()
+        ),
+        nearest: Some(nearest),
+    })
+}
+
+/// Fewer than one of [`SPARSE_MAX`] numbers has a shard. Where the capacity is
+/// only a bound, or counts shards beyond the last number, numbers are tried.
+fn is_sparse(design: &Design) -> bool {
+    let end = design.index_end();
+    let capacity = design.capacity();
+    if design.is_capacity_exact() && capacity <= end.into() {
+        return capacity.saturating_mul(SPARSE_MAX) < end.into();
+    }
+    let step = (end / SAMPLE_LEN) as usize | 1;
+    let (mut tried, mut found) = (0u128, 0u128);
+    for number in (0..end).step_by(step) {
+        tried += 1;
+        found += u128::from(design.shard_at(number).is_some());
+    }
+    found * SPARSE_MAX < tried
+}
+
 /// The design with the most shards; of equals the one with the evener loads.
 fn best_design(fleet: &Fleet, wish: &Wish, overlap: usize, key: &Key) -> Result<Design, Refusal> {
     let apart: Vec<&str> = wish.apart.iter().map(String::as_str).collect();
@@ -149,7 +219,7 @@ fn best_design(fleet: &Fleet, wish: &Wish, overlap: usize, key: &Key) -> Result<
     let mut best = Design::striped(columns.clone(), overlap, wish.room, key);
     // No other design can grow without moving anybody.
     if wish.room.is_some() {
-        return Ok(best);
+        return refuse_sparse(best, wish, key);
     }
     let mut limit = bound::striped(&columns, wish.size, overlap);
     let mut searched = columns;
@@ -168,7 +238,7 @@ fn best_design(fleet: &Fleet, wish: &Wish, overlap: usize, key: &Key) -> Result<
     if best.capacity() < limit {
         best = better(best, Design::searched(searched, wish.size, overlap, key));
     }
-    Ok(best)
+    refuse_sparse(best, wish, key)
 }
 
 fn whole_fleet(fleet: &Fleet) -> Columns {
@@ -312,6 +382,46 @@ mod tests {
         refused(2048, Some(4), tenants, "may share a stripe, which gives 357389824 shards");
         let tenants = Wish { tenants: Some(1_000_000), ..wish(2, 1, None) };
         refused(8, None, tenants, "nearest possible: 28 tenants");
+        for attackers in [usize::MAX, usize::MAX / 2 + 1] {
+            let attackers = Wish { attackers: Some(attackers), ..wish(4, 2, None) };
+            refused(10, None, attackers, "nearest possible: an overlap of 0");
+        }
+    }
+
+    #[test]
+    fn too_much_room_is_refused() {
+        let roomy = |room, size, overlap| Wish { room: Some(room), ..wish(size, overlap, None) };
+        for room in [RING_LEN_MAX + 1, 2_000_000, u32::MAX] {
+            let said = format!("room for {room} workers in a column; at most 1048576 are possible");
+            refused(64, None, roomy(room, 4, 2), &said);
+        }
+        refused(64, None, roomy(2000, 4, 2), "nearest possible: a smaller room, such as 125");
+        refused(64, None, roomy(RING_LEN_MAX, 5, 2), "fewer than 1 of 10000 numbers");
+        // More words than numbers, and shards in hardly any of the numbers.
+        refused(8192, None, roomy(RING_LEN_MAX, 8, 7), "nearest possible: a smaller room");
+        let fleet = Fleet::numbered(64, None).unwrap();
+        assert!(Plan::new(&fleet, &roomy(125, 4, 2), &Key::PUBLIC).is_ok());
+    }
+
+    #[test]
+    fn uneven_columns_with_hardly_a_shard_are_refused() {
+        let domain = |number: usize| ["a", "b", "c", "d"][number.min(2 + number % 2)].to_owned();
+        let worker = |number: usize| crate::Worker {
+            id: number.to_string(),
+            domains: vec![domain(number)],
+            weight: 1.0,
+        };
+        let fleet = Fleet::new(vec![STRIPE.into()], (0..602).map(worker).collect()).unwrap();
+        let refusal = Plan::new(&fleet, &wish(4, 2, Some(4)), &Key::PUBLIC).unwrap_err();
+        assert!(refusal.to_string().contains("more even lengths than 1 to 300"), "{refusal}");
+    }
+
+    #[test]
+    fn capacities_that_are_bounds_are_called_so() {
+        let fleet = Fleet::numbered(2000, None).unwrap();
+        let wish = Wish { room: Some(503), tenants: Some(u64::MAX), ..wish(8, 4, None) };
+        let refusal = Plan::new(&fleet, &wish, &Key::PUBLIC).unwrap_err();
+        assert!(refusal.reason.contains("and there are at least "), "{refusal}");
     }
 
     #[test]
