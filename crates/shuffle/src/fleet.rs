@@ -36,6 +36,8 @@ pub enum FleetError {
     Empty,
     /// More workers than [`WORKERS_MAX`].
     TooLarge(usize),
+    /// The worker in this slot has an empty id.
+    Unnamed(Slot),
     /// Two workers have this id.
     Duplicate(String),
     /// A worker names more or fewer domains than the fleet has dimensions.
@@ -62,7 +64,10 @@ impl Fleet {
             return Err(FleetError::TooLarge(workers.len()));
         }
         let mut ids = HashSet::new();
-        for worker in &workers {
+        for (slot, worker) in (0..).map(Slot).zip(&workers) {
+            if worker.id.is_empty() {
+                return Err(FleetError::Unnamed(slot));
+            }
             if !ids.insert(worker.id.as_str()) {
                 return Err(FleetError::Duplicate(worker.id.clone()));
             }
@@ -272,6 +277,9 @@ impl fmt::Display for FleetError {
             FleetError::TooLarge(count) => {
                 write!(f, "a fleet of {count} workers; at most {WORKERS_MAX} are possible")
             }
+            FleetError::Unnamed(slot) => {
+                write!(f, "worker number {} has an empty id; each needs one", slot.0 + 1)
+            }
             FleetError::Duplicate(id) => {
                 write!(f, "two workers are called `{id}`; each needs an id of its own")
             }
@@ -364,6 +372,7 @@ mod tests {
         };
         check(vec![], "at least one is needed");
         check(vec![worker("a", &["x"]), worker("a", &["y"])], "two workers are called `a`");
+        check(vec![worker("a", &["x"]), worker("", &["y"])], "worker number 2 has an empty id");
         check(vec![worker("a", &[])], "0 failure domains in a fleet of 1");
         let weightless = Worker { weight: 0.0, ..worker("a", &["x"]) };
         check(vec![weightless], "has the weight 0");
