@@ -152,6 +152,9 @@ fn foreign_assignments_are_verified() {
     let plan = json_of(&plan);
     assert_eq!((&plan["capacity"], &plan["is_striped"]), (&json!(4), &json!(true)));
     refused(&format!("plan --fleet {fleet} --apart rack --size 2"), "no dimension `rack`");
+    refused(&format!("verify {}", write("none.csv", "")), "none.csv: no tenants in it");
+    let headed = write("headed.csv", "tenant,workers\na,1,2,3\nb,3,4,5\nc,5,6,1\n");
+    assert_eq!(json_of(&["verify", &headed, "--overlap", "1"]), report);
     refused(&format!("verify {}", write("twice.csv", "a,1,2\na,3,4\n")), "twice.csv: ");
 }
 
@@ -192,4 +195,38 @@ fn impossible_wishes_are_refused() {
     refused("resize --workers 16 --stripes 4 --remove 99", "there is no host `99`");
     refused("resize --workers 16 --stripes 4 --replace 9", "accepted: OLD=NEW");
     refused("verify /nonexistent", "cannot be read");
+    refused("verify /dev/zero", "/dev/zero: no regular file");
+}
+
+#[test]
+fn numbers_out_of_range_are_refused() {
+    let most = "18446744073709551615";
+    let attackers = format!("plan --workers 10 --attackers {most} --overlap 2");
+    refused(&attackers, "nearest possible: an overlap of 0");
+    refused("plan --workers 64 --room 2000000", "nearest possible: a room of 1048576");
+    refused("plan --workers 64 --room 4294967295", "nearest possible: a room of 1048576");
+    refused("plan --workers 64 --room 1000000", "nearest possible: a smaller room, such as ");
+    for floods in ["0", "1025", "4294967295"] {
+        refused(&format!("plot --workers 64 --floods {floods}"), "1..=1024");
+    }
+    for tenants in ["16777217", most] {
+        let resize = format!("resize --workers 64 --stripes 4 --remove 1 --tenants {tenants}");
+        refused(&resize, "0..=16777216");
+        refused(&format!("blast --workers 1 --tenants {tenants}"), "0..=16777216");
+        refused(&format!("suspects --workers 1 --tenants {tenants}"), "0..=16777216");
+    }
+}
+
+#[test]
+fn numbers_without_a_shard_are_found_out_at_once() {
+    let roomy = "--workers 64 --stripes 4 --room 150";
+    refused(&format!("show 3374999 {roomy}"), "it is never handed out");
+    refused(&format!("list {roomy} --within 3374999 --inner-size 2"), "there is no shard 3374999");
+}
+
+#[test]
+fn empty_ids_are_refused() {
+    refused("resize --workers 16 --stripes 4 --add ", "--add : an empty id; accepted: ID, or");
+    refused("resize --workers 16 --stripes 4 --add =1", "--add =1: an empty id");
+    refused("resize --workers 16 --stripes 4 --replace 9=", "an empty id; accepted: OLD=NEW");
 }

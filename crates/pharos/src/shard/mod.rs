@@ -12,7 +12,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, value_parser};
 use serde::Serialize;
 use shuffle::verify::verify;
 use shuffle::{
@@ -21,6 +21,11 @@ use shuffle::{
 };
 
 use crate::output::{self, Output};
+
+/// Tenants that are counted one by one at the most.
+const TENANTS_MAX: u64 = shuffle::TENANTS_MAX as u64;
+/// Floods of the longest plot.
+const FLOODS_MAX: i64 = 1024;
 
 #[derive(Debug, Subcommand)]
 pub enum ShardCommand {
@@ -103,14 +108,21 @@ pub enum ShardCommand {
         #[arg(long, value_name = "OLD=NEW")]
         replace: Vec<String>,
         /// Tenants that have the first shards, to count whom each step touches
-        #[arg(long, default_value_t = 0, value_name = "N")]
+        #[arg(
+            long,
+            default_value_t = 0,
+            value_name = "N",
+            value_parser = value_parser!(u64).range(..=TENANTS_MAX)
+        )]
         tenants: u64,
         #[arg(long)]
         json: bool,
     },
     /// Find out what holds for any assignment of tenants to workers
     Verify {
-        /// CSV (tenant,worker,worker,… a line) or JSON ({"tenant": [worker, …], …})
+        /// CSV (tenant,worker,worker,… a line) or JSON ({"tenant": [worker, …], …});
+        /// a first line of CSV whose first field is `tenant` is a header, and
+        /// passed over
         #[arg(value_name = "FILE")]
         file: PathBuf,
         /// Fail if two tenants share more workers than this
@@ -134,7 +146,12 @@ pub enum ShardCommand {
         #[command(flatten)]
         design: DesignArgs,
         /// Tenants that are flooded at once, at the most
-        #[arg(long, default_value_t = 64, value_name = "N")]
+        #[arg(
+            long,
+            default_value_t = 64,
+            value_name = "N",
+            value_parser = value_parser!(u32).range(1..=FLOODS_MAX)
+        )]
         floods: u32,
         /// The SVG file; standard output if there is none
         #[arg(value_name = "FILE")]
@@ -201,7 +218,7 @@ pub struct SickArgs {
     #[command(flatten)]
     wish: WishArgs,
     /// Count the first tenants of the design alone, so many
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(..=TENANTS_MAX))]
     tenants: Option<u64>,
     /// File of tenants and their workers, CSV or JSON, instead of a design
     #[arg(long, value_name = "FILE", conflicts_with_all = ["total", "fleet", "stripes", "tenants"])]
@@ -449,12 +466,8 @@ fn customers(
     nested: &Nested,
     tenant: u64,
 ) -> Result<impl Iterator<Item = (DesignIndex, Shard)>, String> {
-    let (tenant, _) = nested
-        .outer()
-        .shards(tenant)
-        .next()
-        .filter(|(index, _)| index.get() == tenant)
-        .ok_or_else(|| format!("--within: there is no shard {tenant}"))?;
+    let (tenant, _) =
+        nested.outer().at(tenant).ok_or_else(|| format!("--within: there is no shard {tenant}"))?;
     let customer = move |(customer, _): (DesignIndex, Shard)| {
         Some((customer, nested.shard(NestedIndex { tenant, customer })?))
     };
@@ -513,8 +526,7 @@ fn show(
                 let end = design.index_end();
                 return Err(format!("shard {number} of {end}; accepted: 0 to {}", end - 1));
             }
-            let found = design.shards(number).next().filter(|(index, _)| index.get() == number);
-            (number, found.map(|(_, shard)| shard))
+            (number, design.at(number).map(|(_, shard)| shard))
         }
     };
     let shard = shard.ok_or_else(|| {
@@ -573,6 +585,9 @@ fn resize_wish(
 ) -> Result<Resize, String> {
     let mut wish = Resize::new();
     for text in add {
+        if text.split('=').next() == Some("") {
+            return Err(format!("--add {text}: an empty id; accepted: ID, or ID=COLUMN"));
+        }
         wish = wish.join(match text.split_once('=') {
             None => Host::anywhere(text.as_str()),
             Some((id, column)) => {
@@ -589,6 +604,9 @@ fn resize_wish(
     for text in replace {
         let (old, new) =
             text.split_once('=').ok_or_else(|| format!("--replace {text}: accepted: OLD=NEW"))?;
+        if old.is_empty() || new.is_empty() {
+            return Err(format!("--replace {text}: an empty id; accepted: OLD=NEW"));
+        }
         // One that is not there yet joins to take the place.
         if workers.slot(new).is_none() {
             wish = wish.spare(Host::anywhere(new));
