@@ -157,30 +157,38 @@ impl Assignments {
     pub fn place(&self, origin: Name<'_>) -> Result<Placement, String> {
         let mut state = self.state();
         let hash = self.hasher.name(origin);
+        if !state.zones.contains_key(&hash) && self.is_closed() {
+            // Before anything new is placed: it would be forgotten.
+            self.reopen(&mut state)?;
+        }
         let index = match state.zones.get(&hash) {
             Some(held) => held.index,
             None => {
-                let State { allocator, admission, closed, .. } = &mut *state;
-                let mut next = allocator.allocate(admission);
-                if next.is_some_and(|(index, _)| index == self.own) {
-                    // It stays handed out.
-                    next = allocator.allocate(admission);
-                }
-                let (index, _) = next.ok_or_else(|| {
-                    format!(
-                        "no shard is left for {origin}: all {} are in use, wait for {} hours after \
-                         their zones went, or have one of {} closed servers",
-                        allocator.design().capacity(),
-                        self.grace.as_secs() / 3600,
-                        closed.len()
-                    )
-                })?;
+                let index = self.allocate(&mut state, origin)?;
                 state.zones.insert(hash, Held { index, gone_secs: 0 });
                 state.new.push((origin.as_bytes().to_vec(), index));
                 index
             }
         };
         self.placement(state.allocator.design(), index)
+    }
+
+    fn allocate(&self, state: &mut State, origin: Name<'_>) -> Result<DesignIndex, String> {
+        let State { allocator, admission, closed, .. } = state;
+        let mut next = allocator.allocate(admission);
+        if next.is_some_and(|(index, _)| index == self.own) {
+            // It stays handed out.
+            next = allocator.allocate(admission);
+        }
+        next.map(|(index, _)| index).ok_or_else(|| {
+            format!(
+                "no shard is left for {origin}: all {} are in use, wait for {} hours after their \
+                 zones went, or have one of {} closed servers",
+                allocator.design().capacity(),
+                self.grace.as_secs() / 3600,
+                closed.len()
+            )
+        })
     }
 
     fn placement(&self, design: &Design, index: DesignIndex) -> Result<Placement, String> {
@@ -196,24 +204,27 @@ impl Assignments {
     /// shard.
     pub fn commit(&self) -> Result<(), Unkept> {
         let mut state = self.state();
-        if self.is_closed() {
-            self.reopen(&mut state);
-        }
-        if state.new.is_empty() {
-            return Ok(());
-        }
-        let rows: Vec<(&[u8], Row)> =
-            state.new.iter().map(|(zone, index)| (&zone[..], Some((index.get(), 0)))).collect();
-        let written = self.write(&rows, &state.allocator);
-        drop(rows);
         let new = std::mem::take(&mut state.new);
+        let rows: Vec<(&[u8], Row)> =
+            new.iter().map(|(zone, index)| (&zone[..], Some((index.get(), 0)))).collect();
+        let written = match new.is_empty() {
+            true => Ok(()),
+            false => self.write(&rows, &state.allocator),
+        };
+        let reopened = match self.is_closed() {
+            true => self.reopen(&mut state),
+            false => Ok(()),
+        };
+        if let Err(error) = &reopened {
+            tracing::error!("{error}");
+        }
         let Err(reason) = written else { return Ok(()) };
         let hash = |(zone, _): &(Vec<u8>, DesignIndex)| self.hasher.name(Name::from_trusted(zone));
         let mut zones: HashSet<u64> = new.iter().map(hash).collect();
-        match self.reopen(&mut state) {
+        match reopened {
             // What is on disk after all is kept.
-            true => zones.retain(|zone| !state.zones.contains_key(zone)),
-            false => {
+            Ok(()) => zones.retain(|zone| !state.zones.contains_key(zone)),
+            Err(_) => {
                 state.zones.retain(|zone, _| !zones.contains(zone));
                 for (_, index) in new {
                     state.allocator.release(index);
@@ -226,21 +237,11 @@ impl Assignments {
     /// Opens the file again after an error, and takes everything as it is
     /// there: the database does nothing more after one, and what was written
     /// of the last transaction is not known.
-    fn reopen(&self, state: &mut State) -> bool {
-        let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
-        // It holds a lock on the file.
-        *database = None;
-        match open(&self.path, self.shape, &self.hasher) {
-            Ok((opened, read)) => {
-                *database = Some(opened);
-                *state = read;
-                true
-            }
-            Err(error) => {
-                tracing::error!("{error}");
-                false
-            }
-        }
+    fn reopen(&self, state: &mut State) -> Result<(), String> {
+        let (opened, read) = open(&self.path, self.shape, &self.hasher)?;
+        *self.database.write().unwrap_or_else(PoisonError::into_inner) = Some(opened);
+        *state = read;
+        Ok(())
     }
 
     fn is_closed(&self) -> bool {
@@ -396,16 +397,21 @@ impl Assignments {
         }
     }
 
-    /// Writes to the database, all or nothing.
+    /// Writes to the database, all or nothing. After an error it is closed.
     fn transact(
         &self,
         write: impl FnOnce(&WriteTransaction) -> Result<(), redb::Error>,
     ) -> Result<(), String> {
-        self.read(|database| {
+        let written = self.read(|database| {
             let transaction = database.begin_write()?;
             write(&transaction)?;
             Ok(transaction.commit()?)
-        })
+        });
+        if written.is_err() {
+            // It also holds a lock on the file.
+            *self.database.write().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+        written
     }
 
     /// Writes rows, or removes those without a value, together with the state
@@ -487,11 +493,7 @@ fn open(path: &Path, shape: Shape, hasher: &NameHasher) -> Result<(Database, Sta
 
 /// The shard with the highest number: tenants get it last.
 fn last_shard(design: &Design) -> Option<DesignIndex> {
-    let last = (0..design.index_end()).rev();
-    last.into_iter().find_map(|number| {
-        let (index, _) = design.shards(number).next()?;
-        (index.get() == number).then_some(index)
-    })
+    (0..design.index_end()).rev().find_map(|number| design.at(number)).map(|(index, _)| index)
 }
 
 /// What a file says of its fleet.
@@ -691,21 +693,23 @@ mod tests {
         let before = servers(&assignments, 0);
         assignments.commit().unwrap();
         // The file cannot be opened any more: new zones have no shard, others keep theirs.
-        assignments.path = home.path().join("nowhere/fleet");
-        assignments.database = RwLock::new(None);
         servers(&assignments, 1);
+        let path = std::mem::replace(&mut assignments.path, home.path().join("nowhere/fleet"));
+        assignments.database = RwLock::new(None);
         let unkept = assignments.commit().unwrap_err();
         assert_eq!(unkept.zones.len(), 1);
         assert!(unkept.reason.contains("closed after an error"), "{}", unkept.reason);
+        assert!(assignments.place(Name::from_trusted(&zone(1))).is_err(), "it would be forgotten");
         assert_eq!((assignments.usage().zones, servers(&assignments, 0)), (1, before.clone()));
         assert!(assignments.map().is_err());
-        // It can be opened again: everything is as it was kept.
-        assignments.path = path;
+        // It can be opened again: what is placed from then on is kept.
+        assignments.path = path.clone();
+        let after = servers(&assignments, 1);
         assignments.commit().unwrap();
-        assert_eq!((assignments.usage().zones, servers(&assignments, 0)), (1, before));
-        servers(&assignments, 1);
-        assignments.commit().unwrap();
+        drop(assignments);
+        let assignments = start(&path, SHAPE).unwrap();
         assert_eq!(assignments.usage().zones, 2);
+        assert_eq!([servers(&assignments, 0), servers(&assignments, 1)], [before, after]);
     }
 
     #[test]
