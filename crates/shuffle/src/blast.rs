@@ -233,8 +233,9 @@ impl Lots {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fleet::Columns;
     use crate::key::Key;
-    use crate::tally::tests::{columns, small_designs, striped, whole};
+    use crate::tally::tests::{small_designs, striped, whole};
 
     #[test]
     fn designs_and_their_shards_lose_the_same() {
@@ -278,7 +279,7 @@ mod tests {
 
     #[test]
     fn what_is_lost_does_not_depend_on_order_or_repetition() {
-        let design = Design::striped(columns(&[5; 4]), 2, None, &Key::PUBLIC);
+        let design = Design::striped(Columns::of_sizes(&[5; 4]), 2, None, &Key::PUBLIC);
         let once = of_design(&design, &[Slot(3), Slot(9)]);
         assert_eq!(of_design(&design, &[Slot(9), Slot(3), Slot(9)]), once);
         let nothing = of_design(&design, &[]).unwrap();

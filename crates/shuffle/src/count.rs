@@ -153,16 +153,6 @@ pub(crate) fn words_outside(code: &Code, sets: &[LetterSet]) -> WordCount {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shard::Slot;
-
-    fn columns(sizes: &[u32]) -> Columns {
-        let mut next = 0;
-        let column = |&size: &u32| {
-            next += size;
-            (next - size..next).map(Slot).collect()
-        };
-        Columns::new(sizes.iter().map(column).collect())
-    }
 
     fn count_all(code: &Code, is_wanted: impl Fn(&[u32]) -> bool) -> u128 {
         let mut word = [0; SIZE_MAX];
@@ -192,7 +182,11 @@ mod tests {
             let counted =
                 count_all(&code, |word| word.iter().zip(sizes).all(|(letter, size)| letter < size));
             let expected = WordCount { count: counted, is_exact: true };
-            assert_eq!(words_within(&code, &columns(sizes)), expected, "{len} {overlap} {sizes:?}");
+            assert_eq!(
+                words_within(&code, &Columns::of_sizes(sizes)),
+                expected,
+                "{len} {overlap} {sizes:?}"
+            );
         }
     }
 
@@ -216,10 +210,10 @@ mod tests {
     #[test]
     fn what_takes_too_long_to_count_is_bounded_from_below() {
         let code = Code::new(503, 8, 4).unwrap();
-        let counted = words_within(&code, &columns(&[250; 8]));
+        let counted = words_within(&code, &Columns::of_sizes(&[250; 8]));
         assert!(!counted.is_exact);
         let code = Code::new(503, 8, 2).unwrap();
-        let counted = words_within(&code, &columns(&[500; 8]));
+        let counted = words_within(&code, &Columns::of_sizes(&[500; 8]));
         let near = 503f64.powi(3) * (500f64 / 503.0).powi(8);
         assert!(counted.is_exact && (counted.count as f64 / near - 1.0).abs() < 1e-3);
     }

@@ -236,6 +236,15 @@ impl Columns {
         Columns { slots: columns.concat(), starts, places }
     }
 
+    /// Columns of these sizes, with the slots in order.
+    #[cfg(test)]
+    pub(crate) fn of_sizes(sizes: &[u32]) -> Self {
+        let mut slots = (0..).map(Slot);
+        Columns::new(
+            sizes.iter().map(|&size| slots.by_ref().take(size as usize).collect()).collect(),
+        )
+    }
+
     /// How many columns there are.
     pub fn count(&self) -> usize {
         self.starts.len() - 1

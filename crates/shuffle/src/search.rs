@@ -277,19 +277,9 @@ fn spread_loads(mut words: Vec<Vec<u32>>, is_one_column: bool) -> Vec<Vec<u32>> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shard::Slot;
-
-    fn columns(sizes: &[u32]) -> Columns {
-        let mut next = 0;
-        let column = |&size: &u32| {
-            next += size;
-            (next - size..next).map(Slot).collect()
-        };
-        Columns::new(sizes.iter().map(column).collect())
-    }
 
     fn check(sizes: &[u32], size: usize, overlap: usize, len: usize, is_proved: bool) {
-        let packing = Packing::search(&columns(sizes), size, overlap).unwrap();
+        let packing = Packing::search(&Columns::of_sizes(sizes), size, overlap).unwrap();
         assert_eq!((packing.len(), packing.is_proved()), (len, is_proved), "{sizes:?}");
         for (at, word) in packing.words().enumerate() {
             assert_eq!(packing.locate(&mut word.to_vec()), Some(at as u32));
@@ -317,14 +307,14 @@ mod tests {
 
     #[test]
     fn large_fleets_are_not_searched() {
-        assert!(Packing::search(&columns(&[65]), 3, 1).is_none());
-        assert!(Packing::search(&columns(&[8; 4]), 4, 3).is_some());
-        assert!(Packing::search(&columns(&[40]), 10, 3).is_none());
+        assert!(Packing::search(&Columns::of_sizes(&[65]), 3, 1).is_none());
+        assert!(Packing::search(&Columns::of_sizes(&[8; 4]), 4, 3).is_some());
+        assert!(Packing::search(&Columns::of_sizes(&[40]), 10, 3).is_none());
     }
 
     #[test]
     fn a_search_that_gives_up_says_so() {
-        let packing = Packing::search(&columns(&[6, 6, 6, 6]), 4, 1).unwrap();
+        let packing = Packing::search(&Columns::of_sizes(&[6, 6, 6, 6]), 4, 1).unwrap();
         assert!(!packing.is_proved(), "{}", packing.len());
         assert!(packing.len() >= 24, "{}", packing.len());
     }

@@ -373,22 +373,12 @@ pub(crate) mod tests {
     use crate::fleet::{Columns, Fleet};
     use crate::key::Key;
 
-    /// Columns of these lengths.
-    pub(crate) fn columns(sizes: &[u32]) -> Columns {
-        let mut next = 0;
-        let column = |&size: &u32| {
-            next += size;
-            (next - size..next).map(Slot).collect()
-        };
-        Columns::new(sizes.iter().map(column).collect())
-    }
-
     pub(crate) fn whole(workers: usize) -> Columns {
         Fleet::numbered(workers, None).unwrap().columns(1, &[]).unwrap()
     }
 
     pub(crate) fn striped(sizes: &[u32], overlap: usize, room: Option<u32>) -> Design {
-        Design::striped(columns(sizes), overlap, room, &Key::from_hex("7a11").unwrap())
+        Design::striped(Columns::of_sizes(sizes), overlap, room, &Key::from_hex("7a11").unwrap())
     }
 
     /// Small designs of every family, full ones and others.
@@ -419,7 +409,7 @@ pub(crate) mod tests {
         designs.extend([4, 8, 13, 16, 17].map(|len| Design::quadruples(whole(len), &key)));
         designs.extend([2, 3, 8, 11].map(|len| Design::pairs(whole(len), &key)));
         designs.push(Design::searched(whole(7), 3, 1, &key).unwrap());
-        designs.push(Design::searched(columns(&[4; 3]), 3, 1, &key).unwrap());
+        designs.push(Design::searched(Columns::of_sizes(&[4; 3]), 3, 1, &key).unwrap());
         designs
     }
 

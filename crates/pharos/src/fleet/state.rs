@@ -210,9 +210,9 @@ impl FleetState {
 
 /// The stripe of each server, as the design divides them.
 fn stripes(shape: &Shape) -> Vec<u8> {
-    let (servers, stripes) = (shape.servers as usize, shape.stripes as usize);
-    let len = |stripe: usize| servers / stripes + usize::from(stripe < servers % stripes);
-    (0..stripes).flat_map(|stripe| std::iter::repeat_n(stripe as u8, len(stripe))).collect()
+    let fleet = shuffle::Fleet::numbered(shape.servers as usize, Some(shape.stripes as usize));
+    let groups = fleet.and_then(|fleet| fleet.groups(&[shuffle::STRIPE])).unwrap_or_default();
+    (0..).zip(groups).flat_map(|(stripe, group)| group.into_iter().map(move |_| stripe)).collect()
 }
 
 /// Says that a map does not know a host.
