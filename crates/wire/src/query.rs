@@ -41,6 +41,9 @@ impl Flags {
     pub const AA: u16 = 0x0400;
     pub const TC: u16 = 0x0200;
     pub const RD: u16 = 0x0100;
+    pub const RA: u16 = 0x0080;
+    pub const AD: u16 = 0x0020;
+    pub const CD: u16 = 0x0010;
     pub const OPCODE: u16 = 0x7800;
 
     /// The operation code.

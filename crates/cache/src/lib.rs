@@ -1,0 +1,10 @@
+//! The engine of a clustered DNS cache, without any I/O: time, questions,
+//! answers and messages come in as values, and what is to be sent goes out as
+//! values.
+#![forbid(unsafe_code)]
+
+pub mod question;
+pub mod time;
+
+pub use question::{Bits, Question};
+pub use time::Moment;

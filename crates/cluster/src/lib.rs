@@ -1,0 +1,14 @@
+//! A cluster of caches as its nodes see it: who is a member, which of 16384
+//! slots a question falls into, and which members own that slot, in order.
+//!
+//! Everything here is a value made from a [`View`]; nothing waits, and nothing
+//! knows where views come from.
+#![forbid(unsafe_code)]
+
+mod member;
+mod slot;
+mod view;
+
+pub use member::{Member, Standing};
+pub use slot::{HashKey, SLOTS, Slot};
+pub use view::{MEMBERS_MAX, View, ViewError};
