@@ -7,6 +7,8 @@
 
 mod member;
 mod slot;
+#[cfg(test)]
+mod testing;
 mod view;
 
 pub use member::{Member, Standing};
