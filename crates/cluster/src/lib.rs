@@ -6,11 +6,17 @@
 #![forbid(unsafe_code)]
 
 mod member;
+mod placement;
+mod rendezvous;
+mod ring;
 mod slot;
+mod table;
 #[cfg(test)]
 mod testing;
 mod view;
 
 pub use member::{Member, Standing};
+pub use placement::{Placement, UnknownPlacement};
 pub use slot::{HashKey, SLOTS, Slot};
+pub use table::{RANKS_MAX, SlotTable};
 pub use view::{MEMBERS_MAX, View, ViewError};
