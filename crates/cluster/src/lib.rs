@@ -5,6 +5,7 @@
 //! knows where views come from.
 #![forbid(unsafe_code)]
 
+mod epoch;
 mod member;
 mod placement;
 mod rendezvous;
@@ -15,6 +16,7 @@ mod table;
 mod testing;
 mod view;
 
+pub use epoch::Epoch;
 pub use member::{Member, Standing};
 pub use placement::{Placement, UnknownPlacement};
 pub use slot::{HashKey, SLOTS, Slot};
