@@ -7,6 +7,7 @@
 
 mod epoch;
 mod member;
+mod overflow;
 mod placement;
 mod rendezvous;
 mod ring;
@@ -18,6 +19,7 @@ mod view;
 
 pub use epoch::Epoch;
 pub use member::{Member, Standing};
+pub use overflow::{LoadBound, pick};
 pub use placement::{Placement, UnknownPlacement};
 pub use slot::{HashKey, SLOTS, Slot};
 pub use table::{RANKS_MAX, SlotTable};
