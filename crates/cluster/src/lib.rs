@@ -21,7 +21,7 @@ mod testing;
 mod view;
 
 pub use epoch::Epoch;
-pub use member::{Member, Standing};
+pub use member::{Member, Standing, name_tag};
 pub use moves::Moves;
 pub use overflow::{LoadBound, pick};
 pub use placement::{Placement, UnknownPlacement};

@@ -1,7 +1,10 @@
 //! One node as the others know it.
 
+use std::hash::Hasher;
 use std::net::SocketAddr;
 use std::sync::Arc;
+
+use siphasher::sip::SipHasher24;
 
 /// A node of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -30,4 +33,12 @@ pub enum Standing {
     /// It is on its way out: it owns nothing, answers what it is asked, and
     /// hands over what it has.
     Draining,
+}
+
+/// Stands for a member's name where that would be too long. No secret: the
+/// same everywhere.
+pub fn name_tag(name: &str) -> u64 {
+    let mut hasher = SipHasher24::new_with_keys(0x6e6f_6465, 0);
+    hasher.write(name.as_bytes());
+    hasher.finish()
 }

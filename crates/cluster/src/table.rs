@@ -66,6 +66,11 @@ impl SlotTable {
         &self.owners[start..start + self.ranks]
     }
 
+    /// Members that own slots.
+    pub fn serving(&self) -> usize {
+        self.serving
+    }
+
     /// Slots that each member owns as the first.
     pub fn loads(&self) -> Vec<usize> {
         let mut loads = vec![0; self.members];
