@@ -4,7 +4,10 @@
 #![forbid(unsafe_code)]
 
 pub mod question;
+pub mod sketch;
+pub mod store;
 pub mod time;
 
 pub use question::{Bits, Question};
+pub use store::{Limits, Store};
 pub use time::Moment;
