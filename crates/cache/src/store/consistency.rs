@@ -29,9 +29,9 @@ impl<V> Store<V> {
     fn check_list(&self, name: &str, part: Part, list: &List) -> Result<(), String> {
         let places = self.slab.len();
         let forward: Vec<u32> =
-            self.slab.from_front(list).map(|(at, _)| at).take(places + 1).collect();
+            self.slab.newest_first(list).map(|(at, _)| at).take(places + 1).collect();
         let mut backward: Vec<u32> =
-            self.slab.from_back(list).map(|(at, _)| at).take(places + 1).collect();
+            self.slab.oldest_first(list).map(|(at, _)| at).take(places + 1).collect();
         backward.reverse();
         ensure(forward == backward, || format!("{name} differs by direction"))?;
         ensure(forward.len() == list.len, || format!("{name}: {} of {}", forward.len(), list.len))?;
@@ -66,6 +66,8 @@ pub(super) fn ensure(is_so: bool, problem: impl FnOnce() -> String) -> Result<()
 mod tests {
     use super::*;
 
+    type Plant = fn(&mut Store<u64>);
+
     fn filled() -> Store<u64> {
         let mut store = Store::new(Limits { entries: 1000, bytes: 100_000 });
         for name in 0..60 {
@@ -80,7 +82,7 @@ mod tests {
     /// Checkers are trusted after each kind of damage was seen by them.
     #[test]
     fn planted_inconsistencies_are_caught() {
-        let plants: [(&str, fn(&mut Store<u64>)); 10] = [
+        let plants: [(&str, Plant); 10] = [
             ("differs by direction", |store| store.probation.back = store.probation.front),
             ("probation: ", |store| store.probation.len += 1),
             ("octets, not", |store| store.window.bytes -= 1),

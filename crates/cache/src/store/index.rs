@@ -4,16 +4,21 @@
 #[cfg(test)]
 use super::consistency::ensure;
 use super::linear::{parent, place};
+use super::pieces::Pieces;
 use super::slab::{NIL, Node, Slab};
+
+/// Places for each node of the slab, so that most chains have one node or none:
+/// every further one is another wait for memory.
+const PLACES_PER_NODE: usize = 2;
 
 /// The first node of each chain.
 pub(super) struct Index {
-    heads: Vec<u32>,
+    heads: Pieces<u32>,
 }
 
 impl Index {
     pub fn new() -> Self {
-        Index { heads: vec![NIL] }
+        Index { heads: Pieces::of(NIL, 1) }
     }
 
     /// The node with `hash` whose value is the one that `is_it` says it is.
@@ -35,9 +40,9 @@ impl Index {
         None
     }
 
-    /// Adds a node, and places for as many chains as the slab has nodes.
+    /// Adds a node, and the places that a slab of this size needs.
     pub fn add<V>(&mut self, slab: &mut Slab<V>, at: u32) {
-        if self.heads.len() < slab.len() {
+        while self.heads.len() < PLACES_PER_NODE * slab.len() {
             self.split(slab);
         }
         self.attach(slab, at);

@@ -2,7 +2,7 @@
 //! grows by one place at a time.
 //!
 //! A table that doubles moves everything it holds at once, and the thread that
-//! answers waits for it: a third of a second for a few million entries. One
+//! answers waits for it: tenths of a second for a few million entries. One
 //! that grows by a single place splits a single place, its [`parent`].
 
 /// The place of `hash` in a table of `len` places, at least one.

@@ -13,10 +13,12 @@
 //! A table belongs to one thread. It knows no keys: whoever asks brings a hash,
 //! keyed with a secret of the process, and says which value it is. A hit
 //! allocates nothing, and no call does work that grows with the table, but for
-//! [`Store::retain`] and the iterators.
+//! [`Store::retain`] and the iterators: slab, index and sketch grow in place,
+//! a little with each insert, so nobody waits for a table that doubles.
 
 mod index;
 pub(crate) mod linear;
+pub(crate) mod pieces;
 mod slab;
 
 #[cfg(test)]
@@ -213,11 +215,11 @@ impl<V> Store<V> {
     /// probation, then what just came; each by how lately they were asked for.
     pub fn hottest(&self) -> impl Iterator<Item = (u64, &V)> {
         let is_hot = |hash: u64| self.frequency(hash) >= HOT;
-        let window = || self.slab.from_front(&self.window);
+        let window = || self.slab.newest_first(&self.window);
         window()
             .filter(move |(_, node)| is_hot(node.hash))
-            .chain(self.slab.from_front(&self.protected))
-            .chain(self.slab.from_front(&self.probation))
+            .chain(self.slab.newest_first(&self.protected))
+            .chain(self.slab.newest_first(&self.probation))
             .chain(window().filter(move |(_, node)| !is_hot(node.hash)))
             .filter_map(|(_, node)| Some((node.hash, node.value.as_ref()?)))
     }
@@ -344,8 +346,8 @@ impl<V> Store<V> {
         let worth = u32::from(self.frequency(self.slab.node(candidate).hash));
         let mut missing = self.excess().unwrap_or(Limits { entries: 0, bytes: 0 });
         let mut price = 0;
-        let victims = self.slab.from_back(&self.probation);
-        let victims = victims.chain(self.slab.from_back(&self.protected));
+        let victims = self.slab.oldest_first(&self.probation);
+        let victims = victims.chain(self.slab.oldest_first(&self.protected));
         for (_, victim) in victims.filter(|(at, _)| *at != candidate).take(VICTIMS_MAX) {
             price += u32::from(self.frequency(victim.hash));
             if price >= worth {

@@ -83,9 +83,9 @@ fn ours(entries: usize) -> impl FnMut(u64) -> bool {
 }
 
 /// Hits in a hundred questions, once the cache is warm.
-fn hits_percent(exponent: f64, mut ask: impl FnMut(u64) -> bool) -> f64 {
+fn hits_percent(exponent: f64, ask: impl FnMut(u64) -> bool) -> f64 {
     let names = Zipf::new(NAMES, exponent, 1).take(QUESTIONS);
-    let hits = names.map(|name| ask(name)).skip(QUESTIONS / 3).filter(|hit| *hit).count();
+    let hits = names.map(ask).skip(QUESTIONS / 3).filter(|hit| *hit).count();
     hits as f64 * 100.0 / (QUESTIONS - QUESTIONS / 3) as f64
 }
 

@@ -1,13 +1,15 @@
 //! The nodes of a store: places that are used again, and the lists that string
 //! them together by links inside of them.
 
+use super::pieces::Pieces;
+
 /// No node.
 pub(super) const NIL: u32 = u32::MAX;
 
 /// Nodes by number. A freed one is the next to be used; none goes back to the
 /// system, since what was needed once is needed again.
 pub(super) struct Slab<V> {
-    nodes: Vec<Node<V>>,
+    nodes: Pieces<Node<V>>,
     /// The last node freed; each links to the one freed before it.
     free: u32,
 }
@@ -48,7 +50,7 @@ pub(super) struct List {
 
 impl<V> Slab<V> {
     pub fn new() -> Self {
-        Slab { nodes: Vec::new(), free: NIL }
+        Slab { nodes: Pieces::new(), free: NIL }
     }
 
     /// Places there are, used or free.
@@ -103,12 +105,12 @@ impl<V> Slab<V> {
     }
 
     /// The nodes of `list`, newest first.
-    pub fn from_front(&self, list: &List) -> impl Iterator<Item = (u32, &Node<V>)> {
+    pub fn newest_first(&self, list: &List) -> impl Iterator<Item = (u32, &Node<V>)> {
         self.follow(list.front, |node| node.older)
     }
 
     /// The nodes of `list`, oldest first.
-    pub fn from_back(&self, list: &List) -> impl Iterator<Item = (u32, &Node<V>)> {
+    pub fn oldest_first(&self, list: &List) -> impl Iterator<Item = (u32, &Node<V>)> {
         self.follow(list.back, |node| node.newer)
     }
 
