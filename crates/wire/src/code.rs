@@ -101,6 +101,10 @@ pub struct ExtendedError {
 }
 
 impl ExtendedError {
+    /// The answer is past its time, and nobody has a newer one (RFC 8767).
+    pub const STALE_ANSWER: ExtendedError = ExtendedError { code: 3, text: "" };
+    /// The same, for an answer that says that the name is not there.
+    pub const STALE_NXDOMAIN: ExtendedError = ExtendedError { code: 19, text: "" };
     /// No zone of this server holds the name.
     pub const NOT_AUTHORITATIVE: ExtendedError =
         ExtendedError { code: 20, text: "no zone here holds this name" };
