@@ -3,11 +3,13 @@
 //! values.
 #![forbid(unsafe_code)]
 
+pub mod answer;
 pub mod question;
 pub mod sketch;
 pub mod store;
 pub mod time;
 
+pub use answer::{Answer, Asked, Kind, Refusal, ReplyTo, TtlLimits, Written};
 pub use question::{Bits, Question};
 pub use store::{Limits, Store};
 pub use time::Moment;
