@@ -8,6 +8,7 @@
 //! zones' records make the right answer.
 #![forbid(unsafe_code)]
 
+pub mod cached;
 pub mod judge;
 pub mod model;
 pub mod packet;
@@ -17,6 +18,8 @@ pub mod shards;
 use authority::problem::Problems;
 use authority::zonefile::{Includes, Reader};
 use authority::{Compiler, Image, Placement, RecordSet};
+use cache::Answer;
+use cached::Setup;
 use model::Model;
 use server::Server;
 use shuffle::{Admission, Allocator};
@@ -71,6 +74,38 @@ pub fn allocator_state(data: &[u8]) {
         assert!(!held[index.get() as usize], "{index} was in use");
         assert_eq!(design.index(&shard), Some(index));
     }
+}
+
+/// A message from an upstream server, or from whoever guessed an id: what the
+/// cache keeps of it is what it says, and so are replies to clients.
+///
+/// The first two octets choose how it is asked for (see [`cached::Setup`]) and
+/// how old it is when it is replied with; the rest is the message.
+pub fn upstream_answer(data: &[u8]) {
+    let Some((&[setup, age], message)) = data.split_first_chunk() else { return };
+    let Some(answer) = Setup(setup).read(message) else { return };
+    cached::check_kept(message, &answer);
+    cached::check_replies(&answer, Setup(setup), u32::from(age).pow(2));
+    let mut octets = Vec::new();
+    answer.encode(cached::START, &mut octets);
+    let copy = Answer::decode(&octets, cached::START).expect("a peer takes what upstream said");
+    assert_eq!(copy, (answer, &[][..]));
+}
+
+/// An answer from a peer: refused, or such that it can be passed on as it came
+/// and replied with.
+///
+/// The first two octets are those of [`upstream_answer`].
+pub fn cached_answer(data: &[u8]) {
+    let Some((&[setup, age], octets)) = data.split_first_chunk() else { return };
+    let Some((answer, rest)) = Answer::decode(octets, cached::START) else { return };
+    let mut again = Vec::new();
+    answer.encode(cached::START, &mut again);
+    assert_eq!(octets[..octets.len() - rest.len()], again);
+    // As if it were just born, so that its age is known.
+    again[5..13].fill(0);
+    let (answer, _) = Answer::decode(&again, cached::START).expect("only its age is new");
+    cached::check_replies(&answer, Setup(setup), u32::from(age).pow(2));
 }
 
 /// A zone file from a tenant: it is read, compiled, and asked for everything

@@ -48,3 +48,13 @@ fn allocator_states() {
 fn zones_and_messages() {
     replay("zone_and_message", fuzz::zone_and_message);
 }
+
+#[test]
+fn upstream_answers() {
+    replay("upstream_answer", fuzz::upstream_answer);
+}
+
+#[test]
+fn cached_answers() {
+    replay("cached_answer", fuzz::cached_answer);
+}
