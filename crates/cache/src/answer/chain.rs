@@ -67,7 +67,7 @@ impl Chain {
 
     /// Goes on to the target of an alias.
     fn step(&mut self, message: &[u8], alias: &Record) {
-        let Some((target, _)) = names::read(message, alias.data_at) else { return };
+        let target = NameAt::again(alias.data_at);
         let passed = &self.passed[..=self.aliases];
         if self.aliases == ALIASES_MAX || passed.iter().any(|&at| names::same(message, at, target))
         {

@@ -6,7 +6,7 @@ use wire::class;
 use wire::reply::RECORD_HEAD_LEN;
 use wire::rtype;
 
-use super::names::{self, NameAt};
+use super::names::{NameAt, Names};
 
 /// Octets of the shortest record: the root, and no data.
 pub(super) const RECORD_LEN_MIN: usize = 1 + RECORD_HEAD_LEN;
@@ -43,8 +43,9 @@ pub(super) struct Record {
 
 /// Reads the record at `at`. `None` if it is not whole, or if its data is not
 /// of its type's form as far as names are concerned.
-pub(super) fn read(message: &[u8], at: usize) -> Option<Record> {
-    let (owner, head_at) = names::read(message, at)?;
+pub(super) fn read(names: &mut Names<'_>, at: usize) -> Option<Record> {
+    let message = names.message();
+    let (owner, head_at) = names.read(at)?;
     let data_at = head_at + RECORD_HEAD_LEN;
     let head = message.get(head_at..data_at)?;
     let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
@@ -59,7 +60,7 @@ pub(super) fn read(message: &[u8], at: usize) -> Option<Record> {
     };
     let data = message.get(data_at..record.end)?;
     let is_whole = match layout(&record, data) {
-        Some(layout) => layout.fits(message, &record)?,
+        Some(layout) => layout.fits(names, &record)?,
         None => true,
     };
     is_whole.then_some(record)
@@ -84,10 +85,10 @@ impl Layout {
         Layout { before, names, after }
     }
 
-    fn fits(&self, message: &[u8], record: &Record) -> Option<bool> {
+    fn fits(&self, names: &mut Names<'_>, record: &Record) -> Option<bool> {
         let mut at = record.data_at + self.before;
         for _ in 0..self.names {
-            at = names::read(message, at)?.1;
+            at = names.read(at)?.1;
         }
         let after = record.end.checked_sub(at)?;
         Some(self.after.is_none_or(|expected| expected == after))
@@ -136,10 +137,10 @@ mod tests {
         octets.extend([0, 1, 0, 0, 0, 9]);
         octets.extend((data.len() as u16).to_be_bytes());
         octets.extend(data);
-        let whole = read(&octets, HEADER_LEN);
+        let whole = read(&mut Names::new(&octets), HEADER_LEN);
         assert!(whole.is_none_or(|record| record.end == octets.len() && record.ttl_at == 17));
         let cut = &octets[..octets.len() - 1];
-        assert!(read(cut, HEADER_LEN).is_none(), "one octet less is no record");
+        assert!(read(&mut Names::new(cut), HEADER_LEN).is_none(), "one octet less is no record");
         whole.is_some()
     }
 

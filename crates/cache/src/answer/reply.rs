@@ -50,8 +50,8 @@ impl Answer {
             return Written { len: 0, truncated: true };
         }
         let opt = to.opt.map(|opt| self.complete(opt, to.stale_ttl_secs.is_some()));
-        let opt = opt.filter(|opt| question_end + opt.len() <= limit);
         let truncated = self.body_len() + opt.map_or(0, |opt| opt.len()) > limit;
+        let opt = opt.filter(|opt| question_end + opt.len() <= limit);
         let mut len = if truncated { question_end } else { self.body_len() };
         out[..len].copy_from_slice(&self.octets[..len]);
         if truncated {

@@ -2,11 +2,12 @@
 //! what a cache has to know of them.
 
 use wire::query::HEADER_LEN;
-use wire::{Name, Section, rtype};
+use wire::{Section, rtype};
 
 use super::chain::Chain;
+use super::names::Names;
 use super::records::{self, RECORD_LEN_MIN, Record, SIG};
-use super::{QUESTION_TAIL_LEN, names, ttl_at};
+use super::{QUESTION_TAIL_LEN, ttl_at};
 
 /// Any class, in a question (RFC 1035, 3.2.5).
 const CLASS_ANY: u16 = 255;
@@ -41,17 +42,17 @@ pub(super) struct Opt {
 }
 
 impl Survey {
-    /// Surveys `message`, which has a header and one question, whose name is
-    /// not compressed. `None` if anything is malformed, of another class than
-    /// was asked for, or left over.
+    /// Surveys `message`, which has a header and one question. `None` if
+    /// anything is malformed, of another class than was asked for, or left
+    /// over.
     ///
     /// The additional section is kept up to its first OPT, TSIG or SIG record:
     /// these were meant for us and not for clients. Records behind them are
     /// few, can be done without, and could not be moved without a look for the
     /// pointers to them.
     pub fn of(message: &[u8]) -> Option<Survey> {
-        let name_len = Name::parse(message.get(HEADER_LEN..)?).ok()?.as_bytes().len();
-        let tail_at = HEADER_LEN + name_len;
+        let mut names = Names::new(message);
+        let (name, tail_at) = names.read(HEADER_LEN)?;
         let mut at = tail_at + QUESTION_TAIL_LEN;
         message.get(tail_at..at)?;
         let word = |at: usize| u16::from_be_bytes([message[at], message[at + 1]]);
@@ -63,7 +64,7 @@ impl Survey {
             ttl_places: Vec::with_capacity(records.min(fitting)),
             counts: [0; 3],
             end: at,
-            chain: Chain::new(names::read(message, HEADER_LEN)?.0, qtype),
+            chain: Chain::new(name, qtype),
             soa_secs: None,
             has_servers: false,
             opt: None,
@@ -71,7 +72,7 @@ impl Survey {
         let mut is_cut = false;
         for section in [Section::Answer, Section::Authority, Section::Additional] {
             for _ in 0..counts[section as usize] {
-                let record = records::read(message, at)?;
+                let record = records::read(&mut names, at)?;
                 at = record.end;
                 if matches!(record.rtype, rtype::OPT | rtype::TSIG | SIG) {
                     is_cut |= section == Section::Additional;

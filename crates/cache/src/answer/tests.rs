@@ -304,6 +304,14 @@ fn the_form_is_checked_to_the_last_octet() {
     assert_eq!(long.read(TXT), Err(Refusal::Malformed));
 }
 
+/// What is kept grows older: a name that is made of a time to live would be
+/// another one every second, or none.
+#[test]
+fn names_are_not_made_of_times_to_live() {
+    let message = Message::about(A).answer(OWNER, A, 0x0161_0000, &[1; 4]);
+    check_refused(message.answer(b"\xc0\x23", A, 60, &[1; 4]), Refusal::Malformed);
+}
+
 #[test]
 fn the_opt_record_is_cut_off_wherever_it_stands() {
     let glue = |message: Message| message.additional(b"\x01g\0", A, 60, &[1; 4]);
@@ -409,6 +417,11 @@ fn an_answer_that_is_too_long_leaves_only_the_question() {
         assert_eq!(out[12..29], sent);
     }
     assert_eq!(at_limit(28, None).0, Written { len: 0, truncated: true });
+    // Without the OPT record something is missing, even if no record is.
+    let failure = Answer::failure(question(A), 5, START);
+    let to = ReplyTo { limit: 39, opt, ..client(&sent) };
+    let written = failure.write(START, &to, &mut [0; 512]);
+    assert_eq!(written, Written { len: 29, truncated: true });
     // The buffer is a limit as well.
     let to = ReplyTo { limit: 4_096, ..client(&sent) };
     assert!(answer.write(START, &to, &mut [0; 100]).truncated);
