@@ -4,12 +4,17 @@
 #![forbid(unsafe_code)]
 
 pub mod answer;
+pub mod cell;
+pub mod counts;
+pub mod peer;
 pub mod question;
+mod slab;
 pub mod sketch;
 pub mod store;
 pub mod time;
+pub mod upstream;
 
-pub use answer::{Answer, Asked, Kind, Refusal, ReplyTo, TtlLimits, Written};
+pub use cell::{Cell, Config, Effects};
+pub use counts::Counts;
 pub use question::{Bits, Question};
-pub use store::{Limits, Store};
 pub use time::Moment;

@@ -143,6 +143,11 @@ impl Answer {
         self.error
     }
 
+    /// When it was true for certain: when upstream sent it.
+    pub fn born(&self) -> Moment {
+        Moment(u64::try_from(self.born_micros).unwrap_or(0))
+    }
+
     /// How long it lives from its birth on.
     pub fn ttl_secs(&self) -> u32 {
         self.ttl_secs
