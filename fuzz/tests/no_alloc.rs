@@ -7,10 +7,13 @@ use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr};
 
 use authority::{Arrival, Context, Scratch, Transport, respond};
+use cache::ReplyTo;
+use fuzz::cached::{self, Setup};
 use fuzz::packet;
 use fuzz::server::{self, Server};
 use wire::name::from_text;
 use wire::rtype::{A, AAAA, ANY, DNAME, DS, HTTPS, MX, NS, RRSIG, SOA, SRV, SVCB, TXT};
+use wire::{Flags, OptReply, Rcode};
 
 thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
@@ -143,4 +146,37 @@ fn messages_that_are_no_questions_allocate_nothing() {
             }
         }
     });
+}
+
+#[test]
+fn replies_from_the_cache_allocate_nothing() {
+    let address = b"\xc0\x0c\0\x01\0\x01\0\0\x01\x2c\0\x04\xc0\0\x02\x01";
+    let mut message = b"\0\0\x81\x80\0\x01\0\x28\0\0\0\0\x03www\x04test\0\0\x01\0\x01".to_vec();
+    let question = message[12..].to_vec();
+    message.extend(address.repeat(40));
+    let answer = Setup(2).read(&message).expect("an answer");
+    let opt = OptReply {
+        payload: 1232,
+        dnssec_ok: true,
+        rcode: Rcode::NoError,
+        nsid: Some(b"node"),
+        cookie: None,
+        keepalive: None,
+        error: None,
+    };
+    let mut out = vec![0; 65_535];
+    for (opt, limit) in [(None, 512), (None, 1232), (Some(opt), 1232)] {
+        for stale_ttl_secs in [None, Some(30)] {
+            let flags = Flags(Flags::RD | Flags::AD);
+            let to = ReplyTo { id: 7, flags, question: &question, limit, opt, stale_ttl_secs };
+            let mut written = None;
+            let calls = count(|| {
+                if answer.is_for(&answer.question()) {
+                    written = Some(answer.write(cached::START, &to, &mut out));
+                }
+            });
+            assert_eq!(calls, 0, "{to:?}");
+            assert!(written.is_some_and(|written| written.truncated == (limit == 512)));
+        }
+    }
 }
