@@ -3,6 +3,8 @@
 mod admin;
 mod config;
 mod control;
+#[allow(dead_code, unused_imports)]
+mod coordination;
 mod counters;
 mod descriptors;
 mod dev;
