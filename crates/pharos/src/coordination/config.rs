@@ -135,7 +135,8 @@ fn is_server(text: &str) -> bool {
         let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         inner.is_some_and(|inner| inner.parse::<std::net::Ipv6Addr>().is_ok())
     };
-    let is_port = port.bytes().all(|b| b.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|p| p > 0);
+    let is_port =
+        port.bytes().all(|b| b.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|p| p > 0);
     is_port && (is_host(host) || is_literal(host))
 }
 
@@ -247,10 +248,20 @@ mod tests {
         for server in ["192.0.2.1:2181", "zk-1.example:2181", "[2001:db8::1]:1"] {
             assert!(is_server(server), "{server}");
         }
-        for server in
-            ["", "host", ":2181", "host:", "host:0", "host:65536", "host:+1", "2001:db8::1:2181",
-             "[host]:1", "a b:1", "host/x:1", "tcp://host:1"]
-        {
+        for server in [
+            "",
+            "host",
+            ":2181",
+            "host:",
+            "host:0",
+            "host:65536",
+            "host:+1",
+            "2001:db8::1:2181",
+            "[host]:1",
+            "a b:1",
+            "host/x:1",
+            "tcp://host:1",
+        ] {
             assert!(!is_server(server), "{server}");
         }
     }

@@ -25,8 +25,8 @@ use super::backoff::Backoff;
 use super::epoch::{Epochs, Rotation};
 use super::record::{self, Agreement};
 use super::{Coordination, Post};
-pub use line::{GossipSocket, MESSAGE_LEN_MAX};
 use line::Line;
+pub use line::{GossipSocket, MESSAGE_LEN_MAX};
 use numbering::{Numbered, number};
 
 /// How often a node gossips.
@@ -218,17 +218,21 @@ impl Heard {
         // By name and generation: a node's newest self comes last and stays.
         for (id, state) in live.iter().filter(|(id, _)| *id != own) {
             heard.views.extend(state.get(KEY_VIEW).and_then(|view| view.parse::<Numbered>().ok()));
-            let agreement = state.get(KEY_EPOCH).map(|epoch| record::read_agreement(epoch.as_bytes()));
+            let agreement =
+                state.get(KEY_EPOCH).map(|epoch| record::read_agreement(epoch.as_bytes()));
             heard.epochs.extend(agreement.and_then(Result::ok).map(|agreement| agreement.epochs));
             if id.node_id == own.node_id {
                 heard.has_namesake |= id > own;
                 continue;
             }
-            let member = state.get(KEY_MEMBER).map(|text| record::read_member(&id.node_id, text.as_bytes()));
+            let member =
+                state.get(KEY_MEMBER).map(|text| record::read_member(&id.node_id, text.as_bytes()));
             match member {
                 _ if state.contains_key(KEY_LEFT) => drop(heard.members.remove(&id.node_id)),
                 Some(Ok(member)) => drop(heard.members.insert(id.node_id.clone(), member)),
-                Some(Err(error)) => tracing::debug!("coordination: gossip of {}: {error}", id.node_id),
+                Some(Err(error)) => {
+                    tracing::debug!("coordination: gossip of {}: {error}", id.node_id)
+                }
                 // It has only been heard of.
                 None => {}
             }

@@ -62,7 +62,8 @@ impl GossipSocket for Wire {
     }
 
     async fn receive(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        let (from, octets) = self.inbox.lock().await.recv().await.ok_or(io::ErrorKind::NotConnected)?;
+        let (from, octets) =
+            self.inbox.lock().await.recv().await.ok_or(io::ErrorKind::NotConnected)?;
         if self.received.fetch_add(1, Ordering::Relaxed) % 7 == 6 {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }

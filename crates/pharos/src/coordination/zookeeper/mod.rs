@@ -227,7 +227,6 @@ impl Follower {
             () = sleep_until(next) => {}
         }
         sleep(SETTLE).await;
-        self.notice_gap(states).await;
     }
 
     fn next_look(&mut self) -> Instant {
@@ -301,9 +300,9 @@ fn want(
     published: u64,
     rotation: &mut Rotation,
 ) -> Agreement {
-    // A service that lost its memory is told again; otherwise it decides.
-    let is_later = |stored: &Agreement| stored.epochs.current.number >= known.current.number;
-    let epochs = stored.filter(is_later).map_or(known.agreed(), |stored| stored.epochs);
+    // A service that lost its memory is told again, also if a newcomer was the
+    // first to tell it something.
+    let epochs = stored.map_or(known.agreed(), |stored| stored.epochs.prevailing(known));
     let is_due = stored.is_some() && Instant::now() >= rotation.due(&epochs);
     let views_from = stored.map_or(0, |stored| stored.views_from);
     Agreement {

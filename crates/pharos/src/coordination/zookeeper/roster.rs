@@ -73,7 +73,8 @@ impl Roster {
         };
         self.known.retain(|name, known| listing.listed.contains_key(name) || is_kept(known));
         // What cannot be read leaves what was known.
-        let readable = listing.listed.into_iter().filter_map(|(name, listed)| Some((name, listed?)));
+        let readable =
+            listing.listed.into_iter().filter_map(|(name, listed)| Some((name, listed?)));
         self.known.extend(readable);
         self.zxid = listing.zxid;
     }

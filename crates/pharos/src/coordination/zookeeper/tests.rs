@@ -119,6 +119,35 @@ impl Drop for Record {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_is_wanted_never_goes_back() {
+    let epochs = Epochs::unagreed().agreed();
+    let later = epochs.next();
+    let mut newcomer = Epochs::unagreed().agreed();
+    newcomer.current.started_secs += 1;
+    let stored = |epochs| Some(Agreement { epochs, views_from: 0 });
+    for (stored, known, expected) in [
+        (None, epochs, epochs),
+        (stored(epochs), Epochs::unagreed(), epochs),
+        (stored(later), epochs, later),
+        (stored(epochs), later, later),
+        (stored(newcomer), epochs, epochs),
+        (stored(epochs), newcomer, epochs),
+    ] {
+        let wanted = want(stored, known, 5, 5, &mut Rotation::new(NEVER));
+        assert_eq!(wanted, Agreement { epochs: expected, views_from: 0 });
+    }
+    // A service that counts from the beginning again, and one that does not.
+    assert_eq!(want(stored(epochs), epochs, 5, 9, &mut Rotation::new(NEVER)).views_from, 9);
+    assert_eq!(want(stored(epochs), epochs, 9, 9, &mut Rotation::new(NEVER)).views_from, 0);
+
+    let mut rotation = Rotation::new(NEVER);
+    assert_eq!(want(stored(epochs), epochs, 5, 5, &mut rotation).epochs, epochs);
+    tokio::time::advance(NEVER).await;
+    let rotated = want(stored(epochs), epochs, 5, 5, &mut rotation).epochs;
+    assert_eq!(rotated.previous, Some(epochs.current));
+}
+
 #[tokio::test]
 async fn nodes_join_drain_and_leave() {
     let Some(service) = Service::start().await else { return };
@@ -303,7 +332,7 @@ async fn answers_that_never_arrive_end_nothing() {
 }
 
 #[tokio::test]
-async fn nonsense_and_deleted_znodes_change_nothing() {
+async fn nonsense_in_znodes_changes_nothing() {
     let Some(service) = Service::start().await else { return };
     let all = members(["a", "b"]);
     let nodes = start_all(&service, &all).await;
@@ -317,50 +346,95 @@ async fn nonsense_and_deleted_znodes_change_nothing() {
     until(&nodes[0], |known| known.view.number() > before.view.number()).await;
     assert_eq!(agree(&nodes, &all).await.epochs, before.epochs);
 
-    // As if somebody cleaned up by hand.
-    for path in ["epoch", "members/junk", "members/a", "members/b", "members"] {
-        let _ = client.delete(&format!("{ROOT}/{path}"), None).await;
-    }
-    in_time("both register again", async {
-        while client.list_children(&format!("{ROOT}/members")).await != Ok(vec!["a".into(), "b".into()]) {
-            sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    // Once the nonsense is gone the epoch is what it was, for newcomers too.
+    client.delete(&format!("{ROOT}/epoch"), None).await.unwrap();
+    client.delete(&junk, None).await.unwrap();
     in_time("the epoch is written again", async {
         while client.get_data(&format!("{ROOT}/epoch")).await.is_err() {
             sleep(Duration::from_millis(10)).await;
         }
     })
     .await;
-    assert_eq!(agree(&nodes, &all).await.epochs, before.epochs);
+    let [a, b] = all.clone();
+    let c = member_for_tests("c", 1);
+    let [one, two] = <[Coordinator; 2]>::try_from(nodes).unwrap();
+    let nodes = [one, two, start(&service, &c)];
+    assert_eq!(agree(&nodes, &[a, b, c]).await.epochs, before.epochs);
     records.iter().for_each(|record| record.check(&all));
 }
 
 #[tokio::test]
+async fn znodes_that_somebody_deletes_come_back_and_nobody_is_missed() {
+    let Some(service) = Service::start().await else { return };
+    let all = members(["a", "b"]);
+    let way = Way::to(&service).await;
+    let nodes =
+        [start(&service, &all[0]), Coordinator::run(zookeeper(way.address()), all[1].clone())];
+    let before = agree(&nodes, &all).await;
+    let records = Record::of_all(&nodes);
+
+    // All at once, as if somebody cleaned up; and one comes back much later.
+    way.set(Mode::Frozen);
+    let client = service.client().await;
+    let mut cleaning = client.new_multi_writer();
+    for path in ["epoch", "members/a", "members/b", "members"] {
+        cleaning.add_delete(&format!("{ROOT}/{path}"), None).unwrap();
+    }
+    cleaning.commit().await.unwrap();
+    until(&nodes[0], |known| known.view.number() > before.view.number()).await;
+    way.set(Mode::Open);
+    let is_whole = |known: &Membership| known.view.number() > before.view.number();
+    until(&nodes[1], |known| is_whole(known)).await;
+    assert_eq!(agree(&nodes, &all).await.epochs, before.epochs);
+    records.iter().for_each(|record| record.check(&all));
+    in_time("both register again", async {
+        while client.list_children(&format!("{ROOT}/members")).await.map_or(0, |all| all.len()) < 2
+        {
+            sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_nodes_that_rotate_the_key_at_once_one_wins() {
     let Some(service) = Service::start().await else { return };
-    let znodes = Znodes::new(ROOT);
-    let clients = [service.client().await, service.client().await, service.client().await];
-    znodes.prepare(&clients[0]).await.unwrap();
-    let first = Epochs::unagreed().agreed();
-    let want = |stored: Option<Agreement>| match stored {
-        None => Agreement { epochs: first, views_from: 0 },
-        Some(stored) if stored.epochs == first => Agreement { epochs: first.next(), ..stored },
+    let (one, two) = (service.client().await, service.client().await);
+    let first = Agreement { epochs: Epochs::unagreed().agreed(), views_from: 0 };
+    let rotate = move |stored: Option<Agreement>| match stored {
+        None => first,
+        Some(stored) if stored == first => Agreement { epochs: first.epochs.next(), ..first },
         Some(stored) => stored,
     };
-    let [one, two, three] = &clients;
-    let results = tokio::join!(
-        znodes.agree(one, want),
-        znodes.agree(two, want),
-        znodes.agree(three, want)
-    );
-    let agreed = [results.0, results.1, results.2].map(|result| match result {
+    let agreed = |stored: Result<Stored, Failure>| match stored {
         Ok(Stored::Agreement(agreement, _)) => agreement.epochs,
         other => panic!("{other:?}"),
+    };
+    let znodes = Znodes::new(ROOT);
+    znodes.prepare(&one).await.unwrap();
+    agreed(znodes.agree(&one, |stored| stored.unwrap_or(first)).await);
+
+    // The slow one has read the first epoch, and writes the next one only when
+    // the fast one is done.
+    let (has_read, reads) = tokio::sync::oneshot::channel();
+    let (is_done, done) = std::sync::mpsc::channel();
+    let slow = tokio::spawn(async move {
+        let mut first_look = Some((has_read, done));
+        let wanted = |stored| {
+            if let Some((has_read, done)) = first_look.take() {
+                has_read.send(()).unwrap();
+                done.recv().unwrap();
+            }
+            rotate(stored)
+        };
+        Znodes::new(ROOT).agree(&one, wanted).await
     });
-    assert_eq!(agreed, [agreed[0]; 3]);
-    assert_eq!((agreed[0].current.number, agreed[0].previous), (2, Some(first.current)));
+    in_time("the slow one reads", reads).await.unwrap();
+    let fast = agreed(in_time("the fast one agrees", znodes.agree(&two, rotate)).await);
+    is_done.send(()).unwrap();
+    let slow = agreed(in_time("the slow one agrees", slow).await.unwrap());
+    assert_eq!(slow, fast);
+    assert_eq!((fast.current.number, fast.previous), (2, Some(first.epochs.current)));
 }
 
 #[tokio::test]

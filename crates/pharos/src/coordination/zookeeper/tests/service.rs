@@ -32,7 +32,10 @@ impl Service {
     /// Starts one; `None` where there is none to start, which CI must have.
     pub async fn start() -> Option<Self> {
         if !Path::new(JAR).exists() {
-            assert!(std::env::var_os("CI").is_none_or(|ci| ci.is_empty()), "CI must have ZooKeeper");
+            assert!(
+                std::env::var_os("CI").is_none_or(|ci| ci.is_empty()),
+                "CI must have ZooKeeper"
+            );
             eprintln!("skipped: no ZooKeeper here; `scripts/need test` installs it");
             return None;
         }
@@ -123,7 +126,14 @@ fn launch(folder: &Path, port: u16) -> Child {
     let log = std::fs::File::create(folder.join("log")).unwrap();
     Command::new("java")
         // To start soon matters more than to run fast.
-        .args(["-Xmx64m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-cp", JAR])
+        .args([
+            "-Xmx64m",
+            "-XX:TieredStopAtLevel=1",
+            "-XX:+UseSerialGC",
+            "-Xshare:auto",
+            "-cp",
+            JAR,
+        ])
         .arg("org.apache.zookeeper.server.ZooKeeperServerMain")
         .arg(&config)
         .stdin(Stdio::null())
