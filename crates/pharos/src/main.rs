@@ -13,6 +13,8 @@ mod large_pages;
 mod load;
 mod metrics;
 mod output;
+#[allow(dead_code, unused_imports)]
+mod peers;
 mod publish;
 mod random;
 mod reload;
@@ -81,6 +83,18 @@ enum Command {
     /// Plan and examine shuffle shards; needs no server
     #[command(subcommand)]
     Shard(shard::ShardCommand),
+    /// Look after a cluster of caches
+    #[command(subcommand)]
+    Cache(CacheCommand),
+}
+
+#[derive(Debug, Subcommand)]
+enum CacheCommand {
+    /// Draw the key that the nodes of a cluster share, and write it to a new file
+    Keygen {
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -160,6 +174,7 @@ fn run(command: Command) -> Result<u8, String> {
         Command::Zone(command) => run_zone(command),
         Command::Fleet(command) => fleet::command::run(command),
         Command::Shard(command) => shard::run(command),
+        Command::Cache(command) => run_cache(&command),
     }
 }
 
@@ -215,6 +230,19 @@ fn run_zone(command: ZoneCommand) -> Result<u8, String> {
         ZoneCommand::Show { zone, socket } => {
             let zone = socket.get(&control::zone_path(&zone))?;
             socket.print(&zone, control::show_zone_whole)?;
+            Ok(0)
+        }
+    }
+}
+
+fn run_cache(command: &CacheCommand) -> Result<u8, String> {
+    match command {
+        CacheCommand::Keygen { file } => {
+            peers::key::create_file(file)?;
+            say(format_args!(
+                "{}: a new cluster key; give each node a copy that only it can read",
+                file.display()
+            ));
             Ok(0)
         }
     }
