@@ -8,11 +8,12 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
 use crate::data::{self, Scenario, ZoneSet};
-use crate::load::{self, Load, Pressure};
+use crate::load::{self, Load, Pressure, Until};
 use crate::machine::{Machine, date};
 use crate::measure::{self, CpuReading};
-use crate::peers::{Kind, Programs, SERVER_CORE, Server};
+use crate::peers::{Kind, Programs, Server};
 use crate::plot;
+use crate::process::{LOAD_CORE, SERVER_CORE};
 use crate::progress::human;
 use crate::queries::{Expect, QuerySet};
 use crate::report::{
@@ -21,8 +22,6 @@ use crate::report::{
 };
 use crate::stats::{Random, Spread};
 
-/// The load, and everything else of this process.
-pub const LOAD_CORE: usize = 1;
 const READY_LIMIT: Duration = Duration::from_secs(60);
 const START_LIMIT: Duration = Duration::from_secs(1800);
 /// Zones asked, beside the last one, before a server counts as started.
@@ -240,19 +239,20 @@ impl Bench {
     }
 
     fn round(&self, server: &Server, queries: &QuerySet, others: &[&Server]) -> Result<Round> {
-        let mut load = Load::new(server.address, queries, self.pressure)?;
+        let mut load = Load::new(&[server.address], queries, self.pressure)?;
         if server.kind == Kind::Floor {
             load.expect_floor();
         }
-        let warm_up = load.run(Duration::from_secs_f64(self.args.seconds.min(1.5) / 5.0))?;
-        if let Some(wrong) = warm_up.first_wrong {
-            bail!("wrong answer: {wrong}");
+        let seconds = |seconds: f64| Until::Elapsed(Duration::from_secs_f64(seconds));
+        let warm_up = load.run(seconds(self.args.seconds.min(1.5) / 5.0))?;
+        if let Some(complaint) = warm_up.complaint() {
+            bail!("{complaint}");
         }
         let before = Clocks::read(server, others)?;
-        let outcome = load.run(Duration::from_secs_f64(self.args.seconds))?;
+        let outcome = load.run(seconds(self.args.seconds))?;
         let after = Clocks::read(server, others)?;
-        if let Some(wrong) = outcome.first_wrong {
-            bail!("{} of {} answers are wrong; the first: {wrong}", outcome.wrong, outcome.answers);
+        if let Some(complaint) = outcome.complaint() {
+            bail!("{complaint}");
         }
         ensure!(outcome.answers > 0, "no answer at all{}", server.log_tail());
         let cpu = after.server - before.server;
@@ -332,5 +332,3 @@ fn lost_too_many(report: &Report) -> Result<()> {
     }
     Ok(())
 }
-
-const _: () = assert!(LOAD_CORE != SERVER_CORE);

@@ -5,6 +5,7 @@
 mod against_peers;
 mod answers;
 mod data;
+mod draw;
 mod floor;
 mod instructions;
 mod interrupt;
@@ -16,6 +17,7 @@ mod pace;
 mod peers;
 mod placing;
 mod plot;
+mod process;
 mod progress;
 mod queries;
 mod reload;
@@ -35,7 +37,7 @@ use anyhow::{Result, bail};
 use clap::{Args, Parser, Subcommand};
 
 use crate::data::Scenario;
-use crate::load::{Load, Pressure};
+use crate::load::{Load, Pressure, Until};
 
 #[derive(Debug, Parser)]
 #[command(version, about)]
@@ -88,7 +90,7 @@ struct LoadArgs {
     sockets: usize,
     #[arg(long, default_value_t = Pressure::default().window)]
     window: usize,
-    #[arg(long, default_value_t = against_peers::LOAD_CORE)]
+    #[arg(long, default_value_t = process::LOAD_CORE)]
     core: usize,
     /// The target is `bench floor`.
     #[arg(long)]
@@ -100,7 +102,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("bench: {error:#}");
-            ExitCode::from(if error.is::<peers::Missing>() { 2 } else { 1 })
+            ExitCode::from(if error.is::<process::Missing>() { 2 } else { 1 })
         }
     }
 }
@@ -141,18 +143,18 @@ fn load(args: &LoadArgs) -> Result<()> {
     };
     let queries = args.scenario.queries(&zones, 1_000_000);
     load::pin_to(args.core)?;
-    let pressure = Pressure { sockets: args.sockets, window: args.window };
-    let mut load = Load::new(args.target, &queries, pressure)?;
+    let pressure = Pressure { sockets: args.sockets, window: args.window, ..Pressure::default() };
+    let mut load = Load::new(&[args.target], &queries, pressure)?;
     if args.floor {
         load.expect_floor();
     }
-    let outcome = load.run(Duration::from_secs_f64(args.seconds))?;
+    let outcome = load.run(Until::Elapsed(Duration::from_secs_f64(args.seconds)))?;
     println!(
         "{:.0} answers/s, {} answers, {} lost, {} wrong",
         outcome.answers_per_second(),
         outcome.answers,
         outcome.lost,
-        outcome.wrong
+        outcome.wrong + outcome.failed
     );
     match outcome.first_wrong {
         Some(wrong) => bail!("the first wrong answer: {wrong}"),

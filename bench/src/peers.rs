@@ -1,32 +1,25 @@
-//! The servers: how each is configured, started on one core, asked whether it is up, stopped.
+//! The authority and its peers: how each is configured and started.
 
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result};
 use clap::ValueEnum;
-use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
 use crate::data::ZoneSet;
-use crate::interrupt;
 use crate::machine::version_of;
 use crate::measure::{self, CpuReading, Memory};
-use crate::queries::{EdnsMode, Expect, address_query, check_answer};
+use crate::process::{Missing, Probe, Process, SERVER_CORE, Scratch, free_address};
+use crate::queries::{EdnsMode, Expect, address_query};
 
 const KNOT: &str = "/usr/sbin/knotd";
 const NSD: &str = "/usr/sbin/nsd";
-/// All servers run here; the load runs on another core.
-pub const SERVER_CORE: usize = 0;
-/// How long a server may take to end by itself before it is killed. Nothing it would still
-/// write is needed.
-const STOP_GRACE: Duration = Duration::from_secs(5);
 
 /// A kind of server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum, Serialize, Deserialize)]
@@ -57,18 +50,6 @@ impl fmt::Display for Kind {
         f.pad(self.name())
     }
 }
-
-/// A server's program is not there.
-#[derive(Debug)]
-pub struct Missing(String);
-
-impl fmt::Display for Missing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Missing {}
 
 /// Where the programs are.
 #[derive(Clone, Debug)]
@@ -121,39 +102,12 @@ impl Programs {
     }
 }
 
-/// A directory for one server's configuration and logs, gone with the value.
-#[derive(Debug)]
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(kind: Kind) -> Result<Scratch> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        // Short, because control sockets live here and their paths are limited to 107 bytes.
-        let name = format!("bench-{}-{number}-{kind}", std::process::id());
-        let dir = std::env::temp_dir().join(name);
-        fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
-        Ok(Scratch(dir))
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// A running server. Dropping it stops it and its children.
+/// A running server.
 #[derive(Debug)]
 pub struct Server {
     pub kind: Kind,
     pub address: SocketAddr,
-    child: Child,
-    started: Instant,
+    process: Process,
     scratch: Scratch,
 }
 
@@ -161,7 +115,7 @@ impl Server {
     /// Starts `kind` on [`SERVER_CORE`] with one worker. It need not be ready yet.
     pub fn start(kind: Kind, programs: &Programs, zones: &ZoneSet) -> Result<Server> {
         programs.require(kind)?;
-        let scratch = Scratch::new(kind)?;
+        let scratch = Scratch::new(kind.name())?;
         let address = free_address()?;
         let command = match kind {
             Kind::Knot => knot(&scratch, address, zones),
@@ -170,49 +124,32 @@ impl Server {
             Kind::Floor => floor(address),
         };
         let command = command.with_context(|| format!("cannot configure {kind}"))?;
-        let mut command = on_core(SERVER_CORE, &command);
-        let log = File::create(scratch.path("log"))?;
-        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        let started = Instant::now();
-        let child = command.spawn().with_context(|| format!("cannot start {kind}"))?;
-        Ok(Server { kind, address, child, started, scratch })
+        let process = Process::start(kind.name(), SERVER_CORE, &command, scratch.path("log"))?;
+        Ok(Server { kind, address, process, scratch })
     }
 
     /// Asks until all `probes` are answered rightly; returns the time since the start.
     pub fn wait_ready(&mut self, probes: &[(String, Expect)], limit: Duration) -> Result<Duration> {
-        let socket = UdpSocket::bind("127.0.0.1:0")?;
-        socket.connect(self.address)?;
-        socket.set_read_timeout(Some(Duration::from_millis(20)))?;
-        for (name, expect) in probes {
-            let query = address_query(name, EdnsMode::None);
-            let expect = if self.kind == Kind::Floor { Expect::floor() } else { *expect };
-            let mut last = String::from("no answer");
-            while let Err(problem) = probe(&socket, &query, &expect) {
-                interrupt::check()?;
-                last = problem.unwrap_or(last);
-                if let Some(status) = self.child.try_wait()? {
-                    bail!("{} ended with {status}{}", self.kind, self.log_tail());
-                }
-                if self.started.elapsed() > limit {
-                    let (kind, log) = (self.kind, self.log_tail());
-                    bail!("{kind} does not answer {name} rightly in {limit:?}: {last}{log}");
-                }
-            }
-        }
-        Ok(self.started.elapsed())
-    }
-
-    /// The server and its children.
-    pub fn pids(&self) -> Vec<u32> {
-        measure::family(self.child.id())
+        let expect = |expect: &Expect| match self.kind {
+            Kind::Floor => Expect::floor(),
+            _ => *expect,
+        };
+        let probes: Vec<Probe> = probes
+            .iter()
+            .map(|(name, right)| Probe {
+                query: address_query(name, EdnsMode::None),
+                expect: expect(right),
+            })
+            .collect();
+        self.process.wait_ready(self.address, &probes, limit)
     }
 
     pub fn cpu(&self) -> Result<CpuReading> {
-        measure::read_cpu(&self.pids())
+        self.process.cpu()
     }
 
     pub fn memory(&self) -> Result<Memory> {
-        measure::read_memory(&self.pids())
+        measure::read_memory(&self.process.pids())
     }
 
     /// Where Pharos takes commands.
@@ -222,82 +159,8 @@ impl Server {
 
     /// The end of what the server printed, for error messages.
     pub fn log_tail(&self) -> String {
-        let text = fs::read(self.scratch.path("log")).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text);
-        let lines: Vec<&str> = text.lines().collect();
-        let tail = lines[lines.len().saturating_sub(10)..].join("\n");
-        if tail.is_empty() { tail } else { format!("\nits log ends with:\n{tail}") }
+        self.process.log_tail()
     }
-
-    fn stop(&mut self) {
-        let members = self.pids().into_iter().map(|pid| (pid, measure::start_ticks(pid)));
-        let members: Vec<(u32, Option<u64>)> = members.collect();
-        signal(self.child.id(), Signal::TERM);
-        let limit = Instant::now() + STOP_GRACE;
-        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < limit {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        for (pid, started) in members {
-            // Only what is still the same process: numbers are used again.
-            if started.is_some() && measure::start_ticks(pid) == started {
-                signal(pid, Signal::KILL);
-            }
-        }
-        let _ = self.child.wait();
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
-
-fn signal(pid: u32, signal: Signal) {
-    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-        // The process may have ended meanwhile.
-        let _ = kill_process(pid, signal);
-    }
-}
-
-/// `Err(None)` if nothing came, `Err(Some(..))` with what was wrong.
-fn probe(socket: &UdpSocket, query: &[u8], expect: &Expect) -> Result<(), Option<String>> {
-    let mut answer = [0; 1536];
-    // Fails while the server has not bound its port. An answer to an earlier probe will do.
-    let received = socket.send(query).and_then(|_| socket.recv(&mut answer));
-    match received {
-        Ok(len) => check_answer(query, &answer[..len], expect).map_err(|wrong| {
-            std::thread::sleep(Duration::from_millis(2));
-            Some(wrong.to_string())
-        }),
-        Err(error) => {
-            if error.kind() == std::io::ErrorKind::ConnectionRefused {
-                std::thread::sleep(Duration::from_millis(2));
-            }
-            Err(None)
-        }
-    }
-}
-
-/// A port of 127.0.0.1 free for UDP and TCP at this moment.
-fn free_address() -> Result<SocketAddr> {
-    for _ in 0..100 {
-        let udp = UdpSocket::bind("127.0.0.1:0").context("cannot bind any UDP port")?;
-        let address = udp.local_addr()?;
-        if TcpListener::bind(address).is_ok() {
-            return Ok(address);
-        }
-    }
-    Err(anyhow!("no port is free for both UDP and TCP"))
-}
-
-/// The command on one core, ended when this process ends. Both programs become the command,
-/// so the process id is the server's.
-pub fn on_core(core: usize, command: &Command) -> Command {
-    let mut pinned = Command::new("setpriv");
-    pinned.args(["--pdeathsig", "TERM", "taskset", "-c", &core.to_string()]);
-    pinned.arg(command.get_program()).args(command.get_args());
-    pinned
 }
 
 fn floor(address: SocketAddr) -> Result<Command> {
@@ -342,7 +205,7 @@ fn knot(scratch: &Scratch, address: SocketAddr, zones: &ZoneSet) -> Result<Comma
              journal-content: none\n    \
              semantic-checks: off\n\
          zone:\n",
-        dir = scratch.0.display(),
+        dir = scratch.dir().display(),
         ip = address.ip(),
         port = address.port(),
         zones = absolute(&zones.dir)?.display(),
@@ -383,7 +246,7 @@ fn nsd(scratch: &Scratch, address: SocketAddr, zones: &ZoneSet) -> Result<Comman
          pattern:\n  name: \"bench\"\n  zonefile: \"%s.zone\"\n",
         ip = address.ip(),
         port = address.port(),
-        dir = scratch.0.display(),
+        dir = scratch.dir().display(),
         zones = absolute(&zones.dir)?.display(),
     );
     fs::write(&config, text)?;

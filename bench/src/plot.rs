@@ -1,7 +1,6 @@
 //! The comparison as one SVG: CPU per answer, and below it start time and memory.
 
-use std::fmt::Write as _;
-
+use crate::draw::{line, rectangle, short, swatch, text, thousands, tick_step};
 use crate::peers::Kind;
 use crate::report::{Report, ScenarioResult, ServerResult, StartResult};
 
@@ -149,85 +148,10 @@ fn color(kind: Kind) -> &'static str {
     }
 }
 
-/// 1, 2 or 5 times a power of ten, for at most about eight ticks.
-pub fn tick_step(largest: f64) -> f64 {
-    let rough = largest / 7.0;
-    let power = 10f64.powf(rough.log10().floor());
-    [1.0, 2.0, 5.0, 10.0]
-        .map(|factor| factor * power)
-        .into_iter()
-        .find(|&step| step >= rough)
-        .unwrap_or(rough)
-}
-
-/// Three significant digits or so.
-pub fn short(value: f64) -> String {
-    match value {
-        value if value >= 1000.0 => thousands(value.round() as usize),
-        value if value >= 100.0 || value.fract().abs() < 1e-9 => format!("{value:.0}"),
-        value if value >= 10.0 => format!("{value:.1}"),
-        value => format!("{value:.2}"),
-    }
-}
-
-pub fn thousands(value: usize) -> String {
-    let digits = value.to_string();
-    let mut grouped = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
-}
-
-pub fn text(svg: &mut String, x: f64, y: f64, size: f64, attributes: &str, content: &str) {
-    let content = content.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    let _ = writeln!(
-        svg,
-        "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\" {attributes}>{content}</text>"
-    );
-}
-
-pub fn line(svg: &mut String, from: (f64, f64), to: (f64, f64), stroke: &str) {
-    let ((x1, y1), (x2, y2)) = (from, to);
-    let _ = writeln!(
-        svg,
-        "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" stroke=\"{stroke}\"/>"
-    );
-}
-
-pub fn rectangle(svg: &mut String, at: (f64, f64), size: (f64, f64), fill: &str, opacity: f64) {
-    let ((x, y), (width, height)) = (at, size);
-    let _ = writeln!(
-        svg,
-        "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
-         fill=\"{fill}\" fill-opacity=\"{opacity}\"/>"
-    );
-}
-
-pub fn swatch(svg: &mut String, x: f64, fill: &str, opacity: f64) {
-    rectangle(svg, (x, 85.0), (14.0, 14.0), fill, opacity);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::report::tests::sample;
-
-    #[test]
-    fn ticks_and_figures() {
-        assert_eq!(tick_step(5.0), 1.0);
-        assert_eq!(tick_step(9.0), 2.0);
-        assert_eq!(tick_step(0.9), 0.2);
-        assert_eq!(short(0.25), "0.25");
-        assert_eq!(short(2.0), "2");
-        assert_eq!(short(12.34), "12.3");
-        assert_eq!(short(2431.4), "2,431");
-        assert_eq!(thousands(1_000_000), "1,000,000");
-        assert_eq!(thousands(999), "999");
-    }
 
     #[test]
     fn every_server_is_drawn_and_text_is_escaped() {

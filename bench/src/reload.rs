@@ -14,13 +14,14 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use crate::against_peers::{LOAD_CORE, start_probes, write_file};
+use crate::against_peers::{start_probes, write_file};
 use crate::data::{self, ZoneSet};
 use crate::interrupt;
 use crate::machine::{Machine, date};
 use crate::measure::dropped_at;
 use crate::pace::{Pace, Sample, Watch};
-use crate::peers::{Kind, Programs, Server, on_core};
+use crate::peers::{Kind, Programs, Server};
+use crate::process::{LOAD_CORE, on_core};
 use crate::queries::{EdnsMode, QuerySet, address_query};
 use crate::stats::{Random, Spread, percentile_sorted};
 

@@ -2,9 +2,10 @@
 //! search, how much of the bound each reaches, what a design takes both ways,
 //! and what flooded tenants take with them.
 
-use std::fmt::Write as _;
-
-use crate::plot::{line, rectangle, short, text, thousands};
+use crate::draw::{
+    BLUE, Frame, GREEN, GRID, INK, MUTED, ORANGE, PAPER, dark_page, line, muted, polyline,
+    rectangle, short, text, thousands, tick_step, title,
+};
 use crate::shards_report::{
     Curve, DesignTimes, FloodPoint, NANOS_MAX, Saturation, Scheme, ShuffleReport,
 };
@@ -12,33 +13,6 @@ use crate::stats::Spread;
 
 const WIDTH: f64 = 1200.0;
 const HEIGHT: f64 = 960.0;
-const INK: &str = "#1f2933";
-const MUTED: &str = "#52606d";
-const GRID: &str = "#e4e7eb";
-const PAPER: &str = "#ffffff";
-const GREEN: &str = "#0b7a5f";
-const ORANGE: &str = "#b5651d";
-const BLUE: &str = "#3e5c95";
-/// Each colour and what it is on a dark page.
-const DARK: [(&str, &str); 7] = [
-    (INK, "#e4e7eb"),
-    (MUTED, "#9fb0bf"),
-    (GRID, "#2c3640"),
-    (PAPER, "#12171c"),
-    (GREEN, "#35c49d"),
-    (ORANGE, "#e8964a"),
-    (BLUE, "#8cabe6"),
-];
-
-/// Where a diagram is drawn.
-#[derive(Clone, Copy)]
-struct Frame {
-    left: f64,
-    top: f64,
-    right: f64,
-    bottom: f64,
-}
-
 const TIME: Frame = Frame { left: 90.0, top: 150.0, right: 540.0, bottom: 450.0 };
 const SHARE: Frame = Frame { left: 690.0, top: 150.0, right: 1170.0, bottom: 450.0 };
 const BOTH_WAYS: Frame = Frame { left: 90.0, top: 580.0, right: 600.0, bottom: 870.0 };
@@ -61,16 +35,6 @@ pub fn render(report: &ShuffleReport) -> String {
     svg
 }
 
-/// Rules that count only where a reader prefers dark pages.
-fn dark_page(svg: &mut String) {
-    svg.push_str("<style>@media (prefers-color-scheme: dark) {\n");
-    for (light, dark) in DARK {
-        let _ = writeln!(svg, "[fill=\"{light}\"] {{ fill: {dark} }}");
-        let _ = writeln!(svg, "[stroke=\"{light}\"] {{ stroke: {dark} }}");
-    }
-    svg.push_str("}</style>\n");
-}
-
 fn head(svg: &mut String, report: &ShuffleReport) {
     let machine = &report.machine;
     text(
@@ -90,15 +54,6 @@ fn head(svg: &mut String, report: &ShuffleReport) {
         report.date.get(..10).unwrap_or(&report.date)
     );
     text(svg, 40.0, 64.0, 13.0, &muted(""), &about);
-}
-
-fn muted(attributes: &str) -> String {
-    format!("fill=\"{MUTED}\" {attributes}")
-}
-
-fn title(svg: &mut String, frame: Frame, what: &str, how: &str) {
-    text(svg, frame.left - 50.0, frame.top - 38.0, 16.0, "font-weight=\"600\"", what);
-    text(svg, frame.left - 50.0, frame.top - 18.0, 13.0, &muted(""), how);
 }
 
 /// Powers of ten both ways.
@@ -131,16 +86,6 @@ impl LogScale {
             text(svg, x, self.frame.bottom + 22.0, 13.0, &attributes, &x_label(power));
         }
     }
-}
-
-fn polyline(svg: &mut String, points: &[(f64, f64)], stroke: &str, dashes: &str) {
-    let list: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
-    let _ = writeln!(
-        svg,
-        "<polyline points=\"{}\" fill=\"none\" stroke=\"{stroke}\" stroke-width=\"2.5\" \
-         stroke-dasharray=\"{dashes}\"/>",
-        list.join(" ")
-    );
 }
 
 fn scheme_color(scheme: Scheme) -> &'static str {
@@ -241,7 +186,7 @@ fn both_ways(svg: &mut String, designs: &[DesignTimes]) {
     let top = (largest.fold(NANOS_MAX, f64::max) * 1.08 / 10.0).ceil() * 10.0;
     let Frame { left, right, bottom, .. } = BOTH_WAYS;
     let y_of = |nanos: f64| bottom - (bottom - BOTH_WAYS.top) * nanos / top;
-    let step = crate::plot::tick_step(top);
+    let step = tick_step(top);
     for tick in 0..=(top / step) as usize {
         let (value, y) = (tick as f64 * step, y_of(tick as f64 * step));
         line(svg, (left, y), (right, y), if tick == 0 { MUTED } else { GRID });
@@ -338,9 +283,6 @@ mod tests {
             ["search, 4 × 512", "Pharos, 4 × 512", "4 × 512 &lt;&amp;&gt;", "shuffle shards"]
         {
             assert!(svg.contains(expected), "{expected}");
-        }
-        for (light, dark) in DARK {
-            assert!(svg.contains(&format!("=\"{light}\"] {{ fill: {dark} }}")));
         }
         assert!(!svg.contains("NaN") && svg.ends_with("</svg>\n"));
     }

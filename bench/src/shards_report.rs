@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
+use crate::draw::thousands;
 use crate::machine::Machine;
-use crate::plot::thousands;
 use crate::report::{Bar, render_bars};
 use crate::stats::Spread;
 

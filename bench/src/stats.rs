@@ -55,6 +55,11 @@ impl Random {
         ((u128::from(self.next()) * bound as u128) >> 64) as usize
     }
 
+    /// At least 0, below 1.
+    pub fn share(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
     /// A label of letters and digits.
     pub fn label(&mut self, len: usize) -> String {
         const LETTERS: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
@@ -92,6 +97,7 @@ mod tests {
             let value = a.below(7);
             assert!(value < 7);
             assert_eq!(value, b.below(7));
+            assert!((0.0..1.0).contains(&a.share()) && (0.0..1.0).contains(&b.share()));
         }
         assert_eq!(a.label(12).len(), 12);
     }
