@@ -27,6 +27,7 @@ mod shards;
 mod shards_plot;
 mod shards_report;
 mod stats;
+mod stub;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -53,6 +54,8 @@ enum Verb {
         #[arg(long)]
         listen: SocketAddr,
     },
+    /// Answer as an upstream whose answers follow from the names, and count what is asked.
+    Stub(stub::StubArgs),
     /// Ask one running server and check its answers.
     Load(LoadArgs),
     /// Compare Pharos with Knot, NSD and the floor.
@@ -115,9 +118,12 @@ fn run(verb: Verb) -> Result<()> {
         // No handler: a signal ends it at once.
         return floor::run(listen);
     }
+    if let Verb::Stub(args) = &verb {
+        return stub::run(args);
+    }
     interrupt::install()?;
     match verb {
-        Verb::Floor { .. } | Verb::AnswerShape { .. } => Ok(()),
+        Verb::Floor { .. } | Verb::Stub(_) | Verb::AnswerShape { .. } => Ok(()),
         Verb::Answers(args) => answers::run(&args),
         Verb::Shuffle(args) => shards::run(&args),
         Verb::Instructions(args) => instructions::run(&args),

@@ -7,7 +7,9 @@
 use std::fmt;
 use std::io;
 use std::mem;
+use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr;
 
 /// Packets moved by one system call at most.
 pub const BATCH_MAX: usize = 64;
@@ -61,6 +63,62 @@ impl Batch {
     /// The packet at `index`, as received or as set.
     pub fn packet(&self, index: usize) -> &[u8] {
         &self.bytes[index][..self.lens[index]]
+    }
+
+    /// Where the packet at `index` came from or goes to; none on a connected socket.
+    pub fn sender(&self, index: usize) -> Option<SocketAddr> {
+        if self.address_lens[index] == 0 {
+            return None;
+        }
+        let address = &self.addresses[index];
+        match libc::c_int::from(address.ss_family) {
+            libc::AF_INET => {
+                // SAFETY: the storage is larger than every address, aligned for all, wholly
+                // initialised, and its family says which one it holds.
+                let v4 = unsafe { &*ptr::from_ref(address).cast::<libc::sockaddr_in>() };
+                let ip = u32::from_be(v4.sin_addr.s_addr).into();
+                Some(SocketAddrV4::new(ip, u16::from_be(v4.sin_port)).into())
+            }
+            libc::AF_INET6 => {
+                // SAFETY: as above.
+                let v6 = unsafe { &*ptr::from_ref(address).cast::<libc::sockaddr_in6>() };
+                let (ip, port) = (v6.sin6_addr.s6_addr.into(), u16::from_be(v6.sin6_port));
+                Some(SocketAddrV6::new(ip, port, v6.sin6_flowinfo, v6.sin6_scope_id).into())
+            }
+            _ => None,
+        }
+    }
+
+    /// Makes `packet` the one at `index`, for [`Batch::reply`] to send to `to`.
+    pub fn set_to(&mut self, index: usize, packet: &[u8], to: SocketAddr) {
+        self.set(index, packet);
+        let address = ptr::from_mut(&mut self.addresses[index]);
+        let len = match to {
+            SocketAddr::V4(v4) => {
+                let raw = libc::sockaddr_in {
+                    sin_family: libc::AF_INET as libc::sa_family_t,
+                    sin_port: v4.port().to_be(),
+                    sin_addr: libc::in_addr { s_addr: u32::from(*v4.ip()).to_be() },
+                    sin_zero: [0; 8],
+                };
+                // SAFETY: the storage is larger than every address and aligned for all.
+                unsafe { address.cast::<libc::sockaddr_in>().write(raw) };
+                mem::size_of_val(&raw)
+            }
+            SocketAddr::V6(v6) => {
+                let raw = libc::sockaddr_in6 {
+                    sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                    sin6_port: v6.port().to_be(),
+                    sin6_flowinfo: v6.flowinfo(),
+                    sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
+                    sin6_scope_id: v6.scope_id(),
+                };
+                // SAFETY: as above.
+                unsafe { address.cast::<libc::sockaddr_in6>().write(raw) };
+                mem::size_of_val(&raw)
+            }
+        };
+        self.address_lens[index] = len as libc::socklen_t;
     }
 
     /// Makes `packet` the one at `index`, for a connected socket to send.
@@ -208,5 +266,18 @@ mod tests {
         assert_eq!(texts, [b"one!".to_vec(), b"three!".to_vec()]);
         let empty = batch.receive(client.as_fd(), Wait::Never).unwrap_err();
         assert_eq!(empty.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn packets_go_where_they_are_told() {
+        for local in ["127.0.0.1:0", "[::1]:0"] {
+            let (one, two) = (UdpSocket::bind(local).unwrap(), UdpSocket::bind(local).unwrap());
+            let mut batch = Batch::new();
+            batch.set_to(0, b"hello", two.local_addr().unwrap());
+            assert_eq!(batch.sender(0), two.local_addr().ok());
+            assert_eq!(batch.reply(one.as_fd(), 1).unwrap(), 1);
+            assert_eq!(batch.receive(two.as_fd(), Wait::ForOne).unwrap(), 1);
+            assert_eq!((batch.packet(0), batch.sender(0)), (&b"hello"[..], one.local_addr().ok()));
+        }
     }
 }
