@@ -6,14 +6,14 @@ PHAROS := $(CURDIR)/target/release/pharos
 export PHAROS_BIN := $(PHAROS)
 
 .PHONY: help run build test lint conformance bench bench-authority bench-reload \
-        bench-answers bench-instructions bench-shuffle prove-shards fuzz clean
+        bench-answers bench-instructions bench-shuffle bench-cache prove-shards fuzz clean
 
 help:
 	@echo "make run                start pharos dev: sample zones on loopback"
 	@echo "make test               formatting, lints, every test"
 	@echo "make conformance        100,000 questions to Pharos, Knot, NSD and BIND; real clients"
 	@echo "make prove-shards       all shards of the two full designs: no three workers twice"
-	@echo "make bench              all benchmarks: bench-{authority,reload,answers,instructions,shuffle}"
+	@echo "make bench              all benchmarks: bench-{authority,reload,answers,instructions,shuffle,cache}"
 	@echo "make fuzz [SECONDS=60]  every fuzz target for a bounded time"
 
 run: build
@@ -41,7 +41,7 @@ conformance: build
 	$(CARGO) run --release --locked -p conformance -- differ --pharos $(PHAROS) --queries 100000
 	$(CARGO) run --release --locked -p conformance -- clients --pharos $(PHAROS)
 
-bench: bench-authority bench-reload bench-answers bench-instructions bench-shuffle
+bench: bench-authority bench-reload bench-answers bench-instructions bench-shuffle bench-cache
 
 bench-authority: build
 	scripts/need bench
@@ -61,6 +61,10 @@ bench-instructions:
 
 bench-shuffle:
 	$(CARGO) run --release --locked -p bench -- shuffle
+
+bench-cache: build
+	scripts/need bench
+	$(CARGO) run --release --locked -p bench -- cache --pharos $(PHAROS)
 
 # Some minutes; needs 400 MB of memory.
 prove-shards:

@@ -4,6 +4,7 @@
 
 mod against_peers;
 mod answers;
+mod cache;
 mod data;
 mod draw;
 mod floor;
@@ -60,6 +61,8 @@ enum Verb {
     Load(LoadArgs),
     /// Compare Pharos with Knot, NSD and the floor.
     Authority(against_peers::AuthorityArgs),
+    /// Compare Pharos as a cache with dnsdist and Unbound, and redo the paper's figures.
+    Cache(cache::CacheArgs),
     /// Change a zone of a running Pharos under load and see what clients notice.
     Reload(reload::ReloadArgs),
     /// Answer from memory to memory and read the thread's clock.
@@ -71,7 +74,7 @@ enum Verb {
     /// Answer one shape of query many times: what `instructions` watches.
     #[command(hide = true)]
     AnswerShape { shape: String, count: u64 },
-    /// Draw authority.svg or shuffle.svg again from its JSON.
+    /// Draw authority.svg, cache.svg or shuffle.svg again from its JSON.
     Plot { json: PathBuf, svg: PathBuf },
 }
 
@@ -129,6 +132,7 @@ fn run(verb: Verb) -> Result<()> {
         Verb::Instructions(args) => instructions::run(&args),
         Verb::Load(args) => load(&args),
         Verb::Authority(args) => against_peers::run(args),
+        Verb::Cache(args) => cache::run(args),
         Verb::Reload(args) => reload::run(&args),
         Verb::Plot { json, svg } => Ok(std::fs::write(svg, plot_again(&json)?)?),
     }
@@ -137,6 +141,7 @@ fn run(verb: Verb) -> Result<()> {
 fn plot_again(json: &Path) -> Result<String> {
     let report: serde_json::Value = serde_json::from_slice(&std::fs::read(json)?)?;
     Ok(match report["format"].as_str() {
+        Some(cache::FORMAT) => cache::render_plot(&serde_json::from_value(report)?),
         Some(shards_report::FORMAT) => shards_plot::render(&serde_json::from_value(report)?),
         _ => plot::render(&serde_json::from_value(report)?),
     })
