@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::fleet::assignments::Shape;
 use crate::fleet::{Family, Fleet, Placing, Pool, pool};
@@ -123,7 +124,7 @@ struct FileAuthority {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct FileTcp {
+pub struct FileTcp {
     connections_max: Option<usize>,
     per_source_max: Option<usize>,
     idle_secs: Option<u64>,
@@ -140,9 +141,9 @@ struct FileCookies {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct FileAdmin {
-    listen: Option<String>,
-    control: Option<PathBuf>,
+pub struct FileAdmin {
+    pub listen: Option<String>,
+    pub control: Option<PathBuf>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -163,20 +164,18 @@ struct FileFleet {
 
 /// Reads `file`, lays `flags` over it and checks the whole.
 pub fn read(file: Option<&Path>, flags: &Flags) -> Result<Config, String> {
-    let spec = match file {
-        None => File::default(),
-        Some(path) => {
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| format!("{}: cannot be read: {error}", path.display()))?;
-            toml::from_str(&text).map_err(|error| explain_toml(path, &text, &error))?
-        }
-    };
-    let mut checks = Checks { problems: Vec::new(), file: file.map(Path::to_owned) };
+    let spec = read_file(file)?;
+    let mut checks = Checks::of(file);
     let config = checks.convert(spec, flags);
-    match checks.problems {
-        problems if problems.is_empty() => Ok(config),
-        problems => Err(problems.join("\n")),
-    }
+    checks.end(config)
+}
+
+/// What `file` says, before anything is checked; nothing without a file.
+pub fn read_file<F: Default + DeserializeOwned>(file: Option<&Path>) -> Result<F, String> {
+    let Some(path) = file else { return Ok(F::default()) };
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| format!("{}: cannot be read: {error}", path.display()))?;
+    toml::from_str(&text).map_err(|error| explain_toml(path, &text, &error))
 }
 
 /// What the reader of TOML found, with its place.
@@ -188,18 +187,31 @@ fn explain_toml(path: &Path, text: &str, error: &toml::de::Error) -> String {
 }
 
 /// A value and the place where it was said, as problems name it.
-struct Said<T> {
-    place: String,
-    value: T,
+pub struct Said<T> {
+    pub place: String,
+    pub value: T,
 }
 
 /// Collects every problem of a configuration.
-struct Checks {
-    problems: Vec<String>,
+pub struct Checks {
+    pub problems: Vec<String>,
     file: Option<PathBuf>,
 }
 
 impl Checks {
+    /// Checks of what `file` and flags say.
+    pub fn of(file: Option<&Path>) -> Self {
+        Checks { problems: Vec::new(), file: file.map(Path::to_owned) }
+    }
+
+    /// What came out, or all problems.
+    pub fn end<T>(self, result: T) -> Result<T, String> {
+        match self.problems {
+            problems if problems.is_empty() => Ok(result),
+            problems => Err(problems.join("\n")),
+        }
+    }
+
     fn convert(&mut self, spec: File, flags: &Flags) -> Config {
         let zones = flags.zones.clone().or(spec.authority.zones).unwrap_or_else(|| {
             self.problems.push(
@@ -213,7 +225,8 @@ impl Checks {
             (Some(_), None) if flags.listen.is_empty() => Vec::new(),
             _ => self.listen(flags, spec.authority.listen),
         };
-        let admin = self.admin(flags, spec.admin.listen, &listen);
+        let admin = self.pick("--admin", flags.admin.clone(), "admin.listen", spec.admin.listen);
+        let admin = self.admin(admin, ADMIN, &listen);
         let name = self.pick("--identity", flags.identity.clone(), "node.name", spec.node.name);
         let identity = self.text(name);
         let (fleet, placing) = match spec.fleet {
@@ -255,19 +268,19 @@ impl Checks {
     }
 
     /// The place of a key in the file.
-    fn place(&self, key: &str) -> String {
+    pub fn place(&self, key: &str) -> String {
         match &self.file {
             Some(file) => format!("{}: {key}", file.display()),
             None => key.to_owned(),
         }
     }
 
-    fn in_file<T>(&self, key: &str, value: Option<T>) -> Option<Said<T>> {
+    pub fn in_file<T>(&self, key: &str, value: Option<T>) -> Option<Said<T>> {
         value.map(|value| Said { place: self.place(key), value })
     }
 
     /// What the flag says, else what the file says.
-    fn pick<T>(
+    pub fn pick<T>(
         &self,
         flag: &str,
         by_flag: Option<T>,
@@ -281,8 +294,13 @@ impl Checks {
     fn listen(&mut self, flags: &Flags, by_file: Option<Vec<String>>) -> Vec<Said<SocketAddr>> {
         let by_flags = Some(flags.listen.clone()).filter(|list| !list.is_empty());
         let said = self.pick("--listen", by_flags, "authority.listen", by_file);
-        let Said { place, value: texts } =
-            said.unwrap_or_else(|| Said { place: String::new(), value: vec![LISTEN.to_owned()] });
+        let default = || Said { place: String::new(), value: vec![LISTEN.to_owned()] };
+        self.addresses(said.unwrap_or_else(default))
+    }
+
+    /// Addresses to listen on, each once.
+    pub fn addresses(&mut self, said: Said<Vec<String>>) -> Vec<Said<SocketAddr>> {
+        let Said { place, value: texts } = said;
         if texts.is_empty() {
             self.problems.push(format!("{place} is empty; accepted: at least one ADDR:PORT"));
         }
@@ -304,15 +322,15 @@ impl Checks {
         listen
     }
 
-    fn admin(
+    /// Where admin HTTP listens, apart from DNS.
+    pub fn admin(
         &mut self,
-        flags: &Flags,
-        by_file: Option<String>,
+        said: Option<Said<String>>,
+        default: &str,
         listen: &[Said<SocketAddr>],
     ) -> SocketAddr {
-        let said = self.pick("--admin", flags.admin.clone(), "admin.listen", by_file);
         let Said { place, value: text } =
-            said.unwrap_or_else(|| Said { place: String::new(), value: ADMIN.to_owned() });
+            said.unwrap_or_else(|| Said { place: String::new(), value: default.to_owned() });
         let address = self.address(&place, &text);
         if let Some(address) = address
             && let Some(dns) = listen.iter().find(|dns| overlap(dns.value, address))
@@ -453,7 +471,7 @@ impl Checks {
         }
     }
 
-    fn tcp(&mut self, spec: &FileTcp) -> TcpLimits {
+    pub fn tcp(&mut self, spec: &FileTcp) -> TcpLimits {
         TcpLimits {
             connections_max: self.within(
                 "tcp.connections_max",
@@ -478,7 +496,7 @@ impl Checks {
         }
     }
 
-    fn address(&mut self, place: &str, text: &str) -> Option<SocketAddr> {
+    pub fn address(&mut self, place: &str, text: &str) -> Option<SocketAddr> {
         text.parse()
             .inspect_err(|_| {
                 self.problems.push(format!(
@@ -489,7 +507,7 @@ impl Checks {
             .ok()
     }
 
-    fn within<T: PartialOrd + std::fmt::Display + Copy>(
+    pub fn within<T: PartialOrd + std::fmt::Display + Copy>(
         &mut self,
         key: &str,
         value: T,
@@ -498,7 +516,7 @@ impl Checks {
         self.within_said(self.in_file(key, Some(value)), value, range)
     }
 
-    fn within_said<T: PartialOrd + std::fmt::Display + Copy>(
+    pub fn within_said<T: PartialOrd + std::fmt::Display + Copy>(
         &mut self,
         said: Option<Said<T>>,
         default: T,
@@ -525,7 +543,7 @@ impl Checks {
 }
 
 /// Whether a datagram or a connection could be meant for both.
-fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+pub fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     let is_all = one.ip().is_unspecified() || other.ip().is_unspecified();
     // Port 0 is a free one, each time another.
     one.port() == other.port()
@@ -536,12 +554,16 @@ fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
 
 /// A socket that only the user who runs the server can reach.
 pub fn default_control() -> PathBuf {
-    let base = match std::env::var_os("XDG_RUNTIME_DIR") {
+    control_directory().join("control.sock")
+}
+
+/// Where control sockets lie unless told otherwise.
+pub fn control_directory() -> PathBuf {
+    match std::env::var_os("XDG_RUNTIME_DIR") {
         Some(directory) => PathBuf::from(directory).join("pharos"),
         None if rustix::process::geteuid().is_root() => PathBuf::from("/run/pharos"),
         None => shared_base(),
-    };
-    base.join("control.sock")
+    }
 }
 
 /// Our directory in a place where everybody may make directories.

@@ -40,6 +40,12 @@ pub struct Socket {
 }
 
 impl Socket {
+    /// The same, with another path than that of `pharos serve` unless one was
+    /// given.
+    pub fn or_at(self, path: PathBuf) -> Self {
+        Socket { control: self.control.or(Some(path)), ..self }
+    }
+
     pub fn get(&self, path: &str) -> Result<Value, String> {
         self.ask("GET", path, "")
     }
@@ -76,8 +82,8 @@ impl Socket {
         check_control_directory(&socket)?;
         let failed = |error: std::io::Error| {
             format!(
-                "no server answers at the control socket {}: {error}; is `pharos serve` running, \
-                 and was it given another --control?",
+                "no server answers at the control socket {}: {error}; is it running, and was it \
+                 given another --control?",
                 socket.display()
             )
         };

@@ -6,14 +6,23 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::admin::CONNECTIONS_MAX;
 use crate::config::Config;
 
-/// For zone files being read, the log, and what the runtime keeps open.
+/// For files being read, the log, and what the runtime keeps open.
 const RESERVE: u64 = 100;
 
-/// Raises the limit of open files to what `config` may need, and says so when
-/// the system allows less: connections would then be refused before their
-/// bounds are reached.
+/// Raises the limit of open files to what `config` may need.
 pub fn provide(config: &Config) {
-    let needed = needed(config);
+    let fleet = config.fleet.map_or(0, |fleet| fleet.pool.families().count());
+    let sockets = (config.listen.len() + fleet) * (config.workers + 1);
+    provide_for(config.tcp.connections_max + sockets);
+}
+
+/// Raises the limit of open files to what so many sockets for DNS and the
+/// admin server need, and says so when the system allows less: connections
+/// would then be refused before their bounds are reached.
+pub fn provide_for(sockets: usize) {
+    // Admin HTTP and the control socket, each with its listener.
+    let http = 2 * (CONNECTIONS_MAX + 1);
+    let needed = (sockets + http) as u64 + RESERVE;
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= needed) {
         return;
@@ -32,13 +41,4 @@ pub fn provide(config: &Config) {
             current.unwrap_or_default()
         ),
     }
-}
-
-/// Files that may be open at once if every bound is reached.
-fn needed(config: &Config) -> u64 {
-    let fleet = config.fleet.map_or(0, |fleet| fleet.pool.families().count());
-    let sockets = (config.listen.len() + fleet) * (config.workers + 1);
-    // Admin HTTP and the control socket, each with its listener.
-    let http = 2 * (CONNECTIONS_MAX + 1);
-    (config.tcp.connections_max + sockets + http) as u64 + RESERVE
 }

@@ -9,6 +9,7 @@ mod counters;
 mod descriptors;
 mod dev;
 mod fleet;
+mod front;
 mod large_pages;
 mod load;
 mod metrics;
@@ -80,6 +81,8 @@ enum Command {
     /// Look after the virtual name servers of a running server
     #[command(subcommand)]
     Fleet(fleet::command::FleetCommand),
+    /// Spread questions over nodes, or look after a front that does
+    Front(front::command::FrontArgs),
     /// Plan and examine shuffle shards; needs no server
     #[command(subcommand)]
     Shard(shard::ShardCommand),
@@ -173,6 +176,7 @@ fn run(command: Command) -> Result<u8, String> {
         Command::Dev { flags } => dev::run(flags),
         Command::Zone(command) => run_zone(command),
         Command::Fleet(command) => fleet::command::run(command),
+        Command::Front(args) => front::command::run(args),
         Command::Shard(command) => shard::run(command),
         Command::Cache(command) => run_cache(&command),
     }

@@ -2,6 +2,7 @@
 
 use std::fmt::{Display, Write as _};
 
+use base::Histogram;
 use wire::{DropReason, Rcode};
 
 use crate::counters::{Counters, LATENCY_BUCKETS, QTYPES, Via};
@@ -86,24 +87,7 @@ fn traffic(page: &mut Page, via: Via, counters: &[&Counters]) {
 fn latency(page: &mut Page, transport: (&str, &str), counters: &[&Counters]) {
     let name = "pharos_answer_seconds";
     page.head(name, "histogram", "From the arrival of a batch to the departure of its answers.");
-    let mut buckets = [0; LATENCY_BUCKETS];
-    for counters in counters {
-        for (sum, count) in buckets.iter_mut().zip(counters.latency_us.counts()) {
-            *sum += count;
-        }
-    }
-    let mut total = 0;
-    for (index, count) in buckets.iter().enumerate() {
-        total += count;
-        let bound = match index {
-            last if last == LATENCY_BUCKETS - 1 => "+Inf".to_owned(),
-            index => (f64::from(1u32 << index) / 1e6).to_string(),
-        };
-        page.line(&format!("{name}_bucket"), &[transport, ("le", &bound)], total);
-    }
-    let sum: u64 = counters.iter().map(|counters| counters.latency_us.sum()).sum();
-    page.line(&format!("{name}_sum"), &[transport], sum as f64 / 1e6);
-    page.line(&format!("{name}_count"), &[transport], total);
+    page.latency(name, transport, counters.iter().map(|counters| &counters.latency_us));
 }
 
 fn top_zones(page: &mut Page, server: &Server, counters: &[&Counters]) {
@@ -137,14 +121,14 @@ fn resident_len() -> u64 {
 /// A page in Prometheus's text format, which wants all lines of a metric side
 /// by side.
 #[derive(Default)]
-struct Page {
+pub struct Page {
     families: Vec<(String, String)>,
     current: usize,
 }
 
 impl Page {
     /// Turns to a metric; what it is gets written once.
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
+    pub fn head(&mut self, name: &str, kind: &str, help: &str) {
         let known = self.families.iter().position(|(known, _)| known == name);
         self.current = known.unwrap_or_else(|| {
             let head = format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
@@ -154,7 +138,7 @@ impl Page {
     }
 
     /// Adds a line to the metric turned to.
-    fn line(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+    pub fn line(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         let text = &mut self.families[self.current].1;
         text.push_str(name);
         for (index, (key, value)) in labels.iter().enumerate() {
@@ -166,7 +150,36 @@ impl Page {
         let _ = writeln!(text, "{close} {value}");
     }
 
-    fn text(self) -> String {
+    /// Adds the lines of a histogram of seconds to the metric turned to: the
+    /// sum of `parts`, which count microseconds.
+    pub fn latency<'h>(
+        &mut self,
+        name: &str,
+        label: (&str, &str),
+        parts: impl Iterator<Item = &'h Histogram<LATENCY_BUCKETS>>,
+    ) {
+        let (mut buckets, mut sum_us) = ([0; LATENCY_BUCKETS], 0);
+        for part in parts {
+            for (sum, count) in buckets.iter_mut().zip(part.counts()) {
+                *sum += count;
+            }
+            sum_us += part.sum();
+        }
+        let mut total = 0;
+        for (index, count) in buckets.iter().enumerate() {
+            total += count;
+            let bound = match index {
+                last if last == LATENCY_BUCKETS - 1 => "+Inf".to_owned(),
+                index => (f64::from(1u32 << index) / 1e6).to_string(),
+            };
+            self.line(&format!("{name}_bucket"), &[label, ("le", &bound)], total);
+        }
+        self.line(&format!("{name}_sum"), &[label], sum_us as f64 / 1e6);
+        self.line(&format!("{name}_count"), &[label], total);
+    }
+
+    /// The whole page.
+    pub fn text(self) -> String {
         self.families.into_iter().map(|(_, text)| text).collect()
     }
 }

@@ -476,14 +476,14 @@ pub fn start_connections(
 
 /// What the process is told by signals. One that comes while nobody asks is
 /// not lost.
-struct Signals {
-    hangup: Signal,
-    terminate: Signal,
-    interrupt: Signal,
+pub struct Signals {
+    pub hangup: Signal,
+    pub terminate: Signal,
+    pub interrupt: Signal,
 }
 
 impl Signals {
-    fn watch() -> Result<Self, String> {
+    pub fn watch() -> Result<Self, String> {
         let open = |kind| signal(kind).map_err(|error| format!("cannot watch signals: {error}"));
         Ok(Signals {
             hangup: open(SignalKind::hangup())?,

@@ -46,18 +46,7 @@ impl Sockets {
 
     /// Says what may surprise whoever runs this server.
     pub fn log_surprises(&self) {
-        let buffers = self.workers.iter().flatten().map(udp::Listener::receive_buffer_len);
-        if let Some(len) = buffers.min()
-            && len < udp::RECEIVE_BUFFER_LEN
-        {
-            tracing::warn!(
-                "the system allows {} KiB for questions that wait on a UDP socket, not {} KiB; in \
-                 a flood some are lost sooner: raise it with sysctl net.core.rmem_max={}",
-                len >> 10,
-                udp::RECEIVE_BUFFER_LEN >> 10,
-                udp::RECEIVE_BUFFER_LEN
-            );
-        }
+        log_short_buffers(&self.workers);
         let admin = self.admin_address;
         if !admin.ip().to_canonical().is_loopback() {
             tracing::warn!(
@@ -65,6 +54,23 @@ impl Sockets {
                  zones; 127.0.0.1 or [::1] keeps it to this one"
             );
         }
+    }
+}
+
+/// Says if the system gives the sockets of `workers` less room than they ask
+/// for.
+pub fn log_short_buffers(workers: &[Vec<udp::Listener>]) {
+    let buffers = workers.iter().flatten().map(udp::Listener::receive_buffer_len);
+    if let Some(len) = buffers.min()
+        && len < udp::RECEIVE_BUFFER_LEN
+    {
+        tracing::warn!(
+            "the system allows {} KiB for questions that wait on a UDP socket, not {} KiB; in a \
+             flood some are lost sooner: raise it with sysctl net.core.rmem_max={}",
+            len >> 10,
+            udp::RECEIVE_BUFFER_LEN >> 10,
+            udp::RECEIVE_BUFFER_LEN
+        );
     }
 }
 
@@ -126,7 +132,8 @@ fn name_of(door: Door, via: Via) -> &'static str {
     }
 }
 
-fn explain_bind(what: &str, address: SocketAddr, error: &io::Error) -> String {
+/// Why there is no listening at `address`, and what helps.
+pub fn explain_bind(what: &str, address: SocketAddr, error: &io::Error) -> String {
     let hint = match error.kind() {
         io::ErrorKind::AddrInUse => "another process listens there; stop it or choose another port",
         io::ErrorKind::PermissionDenied => {

@@ -40,16 +40,7 @@ pub struct TcpServer {
     counters: Arc<Counters>,
     /// Counters have one writer; connections take turns.
     writing: Mutex<()>,
-    open: Mutex<Open>,
-}
-
-/// Connections that are open now.
-#[derive(Debug, Default)]
-struct Open {
-    total: usize,
-    /// By what [`source_of`] makes of the address.
-    by_source: HashMap<IpAddr, usize>,
-    refused: u64,
+    places: Arc<Places>,
 }
 
 impl TcpServer {
@@ -59,18 +50,13 @@ impl TcpServer {
             limits,
             counters: counters.add(Via::Tcp),
             writing: Mutex::default(),
-            open: Mutex::default(),
+            places: Arc::new(Places::new(limits)),
         }
     }
 
     /// Connections that are open now, and those refused so far.
     pub fn connections(&self) -> (usize, u64) {
-        let open = self.open();
-        (open.total, open.refused)
-    }
-
-    fn open(&self) -> std::sync::MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.places.connections()
     }
 
     /// Accepts connections for as long as the program runs.
@@ -96,7 +82,7 @@ impl TcpServer {
             Ok(server) => server,
             Err(reason) => return self.count_drop(reason),
         };
-        let Some(place) = Place::take(self, source_of(from)) else { return };
+        let Some(place) = self.places.take(from) else { return };
         let _ = stream.set_nodelay(true);
         let own = self.clone();
         tokio::spawn(async move {
@@ -233,29 +219,64 @@ fn source_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// One connection's place among those allowed; given back when dropped.
-struct Place {
-    server: Arc<TcpServer>,
-    from: IpAddr,
+/// The connections that are allowed, in all and per source.
+#[derive(Debug)]
+pub struct Places {
+    connections_max: usize,
+    per_source_max: usize,
+    open: Mutex<Open>,
 }
 
-impl Place {
-    fn take(server: &Arc<TcpServer>, from: IpAddr) -> Option<Place> {
-        let mut open = server.open();
+/// Connections that are open now.
+#[derive(Debug, Default)]
+struct Open {
+    total: usize,
+    /// By what [`source_of`] makes of the address.
+    by_source: HashMap<IpAddr, usize>,
+    refused: u64,
+}
+
+impl Places {
+    pub fn new(limits: TcpLimits) -> Self {
+        let TcpLimits { connections_max, per_source_max, .. } = limits;
+        Places { connections_max, per_source_max, open: Mutex::default() }
+    }
+
+    /// Connections that are open now, and those refused so far.
+    pub fn connections(&self) -> (usize, u64) {
+        let open = self.open();
+        (open.total, open.refused)
+    }
+
+    /// A place for a connection from `from`, if there is one.
+    pub fn take(self: &Arc<Self>, from: IpAddr) -> Option<Place> {
+        let from = source_of(from);
+        let mut open = self.open();
         let own = open.by_source.get(&from).copied().unwrap_or(0);
-        if open.total >= server.limits.connections_max || own >= server.limits.per_source_max {
+        if open.total >= self.connections_max || own >= self.per_source_max {
             open.refused += 1;
             return None;
         }
         open.total += 1;
         open.by_source.insert(from, own + 1);
-        Some(Place { server: server.clone(), from })
+        Some(Place { places: self.clone(), from })
     }
+
+    fn open(&self) -> std::sync::MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// One connection's place among those allowed; given back when dropped.
+#[derive(Debug)]
+pub struct Place {
+    places: Arc<Places>,
+    from: IpAddr,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut open = self.server.open();
+        let mut open = self.places.open();
         open.total -= 1;
         if let Some(own) = open.by_source.get_mut(&self.from) {
             *own -= 1;

@@ -1,9 +1,9 @@
 //! The admin HTTP server: reading over loopback TCP, writing only through a
 //! socket in the file system that only the server's own user can open.
 
-mod connections;
+pub mod connections;
 mod fleet;
-mod socket;
+pub mod socket;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,6 +26,7 @@ use crate::serve::Server;
 use connections::{CONTROL_TIME_MAX, READING_TIME_MAX, REQUEST_TIME_MAX};
 
 pub use connections::CONNECTIONS_MAX;
+pub use fleet::body;
 
 /// Zones on one page at the most.
 const PAGE_LEN_MAX: usize = 1000;
@@ -87,7 +88,8 @@ fn reading() -> Router<Desk> {
         })
 }
 
-fn error(status: StatusCode, message: impl Into<String>) -> Response {
+/// An answer that says what is wrong.
+pub fn error(status: StatusCode, message: impl Into<String>) -> Response {
     (status, Json(json!({ "error": message.into() }))).into_response()
 }
 

@@ -7,25 +7,31 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 /// Octets of ancillary data: room for one in6_pktinfo.
 const CONTROL_LEN: usize = 64;
+/// Ancillary data, aligned as it must be.
+type Control = [u64; CONTROL_LEN / 8];
 
-/// Buffers for one batch of questions and their answers.
+/// Buffers for one batch of messages, and for their answers or their way on.
 pub struct Batch {
     receive_len: usize,
     send_len: usize,
     received: Vec<u8>,
     sent: Vec<u8>,
     names: Vec<libc::sockaddr_storage>,
-    controls: Vec<[u64; CONTROL_LEN / 8]>,
+    controls: Vec<Control>,
+    /// Where messages that are passed on go to, and leave from.
+    targets: Vec<libc::sockaddr_storage>,
+    sources: Vec<Control>,
     /// Point to `received`, `names` and `controls`, in their order.
     receive_headers: Vec<libc::mmsghdr>,
     receive_vectors: Vec<libc::iovec>,
-    /// Point to `sent`, `names` and `controls`; only messages with an answer.
+    /// Point to `sent`, `names` and `controls` for answers, to `received`,
+    /// `targets` and `sources` for what is passed on.
     send_headers: Vec<libc::mmsghdr>,
     send_vectors: Vec<libc::iovec>,
     received_count: usize,
@@ -53,6 +59,8 @@ impl Batch {
             sent: vec![0; len_max * send_len],
             names: vec![name; len_max],
             controls: vec![[0; CONTROL_LEN / 8]; len_max],
+            targets: vec![name; len_max],
+            sources: vec![[0; CONTROL_LEN / 8]; len_max],
             receive_headers: vec![header; len_max],
             receive_vectors: vec![vector; len_max],
             send_headers: vec![header; len_max],
@@ -162,7 +170,45 @@ impl Batch {
         self.answer_count += 1;
     }
 
-    /// Sends the answers; returns how many the system did not take.
+    /// The `index`th message, to be changed and passed on, and where it came
+    /// from. `None` as for [`Batch::message`].
+    #[inline]
+    pub fn message_mut(&mut self, index: usize) -> Option<(&mut [u8], SocketAddr)> {
+        let header = &self.receive_headers[index];
+        if header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
+            return None;
+        }
+        let from = read_address(&self.names[index])?;
+        let start = index * self.receive_len;
+        let len = (header.msg_len as usize).min(self.receive_len);
+        Some((&mut self.received[start..start + len], from))
+    }
+
+    /// Says that the `index`th message itself is to be sent to `to`, as it is
+    /// now; from `source`, if the socket has several addresses. Once a message
+    /// and call of [`Batch::send`].
+    #[inline]
+    pub fn push_onward(&mut self, index: usize, to: SocketAddr, source: Option<IpAddr>) {
+        let at = self.answer_count;
+        let start = index * self.receive_len;
+        let len = (self.receive_headers[index].msg_len as usize).min(self.receive_len);
+        let octets = &mut self.received[start..start + len];
+        self.send_vectors[at] =
+            libc::iovec { iov_base: octets.as_mut_ptr().cast(), iov_len: octets.len() };
+        let header = &mut self.send_headers[at].msg_hdr;
+        header.msg_namelen = write_address(&mut self.targets[at], to);
+        header.msg_name = (&raw mut self.targets[at]).cast();
+        (header.msg_control, header.msg_controllen) = match source {
+            Some(source) => {
+                let len = write_source(&mut self.sources[at], source);
+                (self.sources[at].as_mut_ptr().cast(), len as _)
+            }
+            None => (std::ptr::null_mut(), 0),
+        };
+        self.answer_count += 1;
+    }
+
+    /// Sends what was pushed; returns how many the system did not take.
     pub fn send(&mut self, socket: BorrowedFd<'_>) -> usize {
         let mut at = 0;
         let mut failed = 0;
@@ -181,6 +227,7 @@ impl Batch {
                 failed += 1;
             }
         }
+        self.answer_count = 0;
         failed
     }
 }
@@ -201,7 +248,7 @@ impl std::fmt::Debug for Batch {
 /// The ancillary data of a question says to which address and interface it
 /// came; sent back, it says where the answer leaves from. The address must
 /// stay, the interface is for the routing table to choose: sets it to "any".
-fn forget_interface(control: &mut [u64; CONTROL_LEN / 8]) {
+fn forget_interface(control: &mut Control) {
     // A header of two words: its length; level and type. Then an in_pktinfo,
     // which starts with the interface, or an in6_pktinfo, which ends with it.
     const LOWER: u64 = 0xffff_ffff;
@@ -216,7 +263,7 @@ fn forget_interface(control: &mut [u64; CONTROL_LEN / 8]) {
 /// at [`forget_interface`]; in an in_pktinfo, the address in the header comes
 /// last, behind the one that an answer leaves from.
 #[inline]
-fn read_destination(control: &[u64; CONTROL_LEN / 8]) -> Option<IpAddr> {
+fn read_destination(control: &Control) -> Option<IpAddr> {
     let words = control.map(u64::to_ne_bytes);
     let [a, b, c, d, e, f, g, h] = words[1];
     let level = i32::from_ne_bytes([a, b, c, d]);
@@ -247,9 +294,66 @@ fn read_address(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
             // SAFETY: as above, for sockaddr_in6.
             let v6 = unsafe { &*(&raw const *storage).cast::<libc::sockaddr_in6>() };
             let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
-            Some(SocketAddr::new(IpAddr::V6(ip), u16::from_be(v6.sin6_port)))
+            let port = u16::from_be(v6.sin6_port);
+            // Without its scope a link-local address leads nowhere.
+            Some(SocketAddrV6::new(ip, port, 0, v6.sin6_scope_id).into())
         }
         _ => None,
+    }
+}
+
+/// Writes ancillary data that makes a message leave from `source`, in the form
+/// that stands at [`forget_interface`]; returns its length.
+fn write_source(control: &mut Control, source: IpAddr) -> usize {
+    const HEAD_LEN: usize = 16;
+    let kind = |level: i32, kind: i32| {
+        let [a, b, c, d] = level.to_ne_bytes();
+        let [e, f, g, h] = kind.to_ne_bytes();
+        u64::from_ne_bytes([a, b, c, d, e, f, g, h])
+    };
+    *control = [0; CONTROL_LEN / 8];
+    match source {
+        IpAddr::V4(address) => {
+            let [a, b, c, d] = address.octets();
+            control[0] = (HEAD_LEN + size_of::<libc::in_pktinfo>()) as u64;
+            control[1] = kind(libc::IPPROTO_IP, libc::IP_PKTINFO);
+            control[2] = u64::from_ne_bytes([0, 0, 0, 0, a, b, c, d]);
+            32
+        }
+        IpAddr::V6(address) => {
+            let octets = address.octets();
+            let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|n| octets[at + n]));
+            control[0] = (HEAD_LEN + size_of::<libc::in6_pktinfo>()) as u64;
+            control[1] = kind(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO);
+            (control[2], control[3]) = (word(0), word(8));
+            40
+        }
+    }
+}
+
+/// Writes `address` in C's form; returns its length.
+#[inline]
+fn write_address(storage: &mut libc::sockaddr_storage, address: SocketAddr) -> u32 {
+    match address {
+        SocketAddr::V4(address) => {
+            // SAFETY: the storage is large and aligned enough for every kind
+            // of address, and any octets are a valid sockaddr_in.
+            let v4 = unsafe { &mut *(&raw mut *storage).cast::<libc::sockaddr_in>() };
+            v4.sin_family = libc::AF_INET as _;
+            v4.sin_port = address.port().to_be();
+            v4.sin_addr.s_addr = address.ip().to_bits().to_be();
+            size_of::<libc::sockaddr_in>() as u32
+        }
+        SocketAddr::V6(address) => {
+            // SAFETY: as above, for sockaddr_in6.
+            let v6 = unsafe { &mut *(&raw mut *storage).cast::<libc::sockaddr_in6>() };
+            v6.sin6_family = libc::AF_INET6 as _;
+            v6.sin6_port = address.port().to_be();
+            v6.sin6_flowinfo = 0;
+            v6.sin6_addr.s6_addr = address.ip().octets();
+            v6.sin6_scope_id = address.scope_id();
+            size_of::<libc::sockaddr_in6>() as u32
+        }
     }
 }
 

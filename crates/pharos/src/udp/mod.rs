@@ -5,7 +5,7 @@
 //! sends the batch, and starts over. Between the two system calls nothing
 //! allocates, locks, logs or waits.
 
-mod mmsg;
+pub mod mmsg;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -25,27 +25,27 @@ use crate::publish::{Publisher, View};
 use mmsg::{Batch, Waiter, set_int};
 
 /// Messages that one system call brings or takes.
-const BATCH_LEN: usize = 64;
+pub const BATCH_LEN: usize = 64;
 /// Questions that are read before the first of them is answered: enough to
 /// keep the memory busy, few enough to stay in the core's nearest cache.
 const GROUP_LEN: usize = 16;
 /// Questions longer than this are cut off by the kernel and not answered: one
 /// with the longest name and every EDNS option in use has half of it.
-const QUESTION_LEN_MAX: usize = 1500;
+pub const QUESTION_LEN_MAX: usize = 1500;
 /// What the kernel may hold for a socket while its thread is busy, if the
 /// system allows that much.
 pub const RECEIVE_BUFFER_LEN: usize = 4 << 20;
 /// How often an idle thread looks for a stop or a newer snapshot.
-const IDLE: Duration = Duration::from_millis(500);
+pub const IDLE: Duration = Duration::from_millis(500);
 
 /// One thread's socket for one address, or for those of a fleet.
 #[derive(Debug)]
 pub struct Listener {
-    socket: UdpSocket,
+    pub socket: UdpSocket,
     door: Door,
     /// The socket takes datagrams for any address of the host, so each answer
     /// must be told which one to leave from.
-    with_destination: bool,
+    pub with_destination: bool,
 }
 
 impl Listener {

@@ -50,7 +50,9 @@ impl Server {
         Server::wait_for(command(shell, &home, &[]), home)
     }
 
-    fn wait_for(mut command: Command, home: TempDir) -> Result<Server, Output> {
+    /// Starts what `command` says and waits until it is ready; the output if
+    /// it did not get there. Its log is `log` in `home`.
+    pub fn wait_for(mut command: Command, home: TempDir) -> Result<Server, Output> {
         let mut child = command.spawn().expect("the binary starts");
         let mut ready = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut ready).unwrap();
