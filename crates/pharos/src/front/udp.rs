@@ -116,7 +116,7 @@ impl Worker {
         let mut waiter = Waiter::new(&sockets);
         let mut desk = Desk::new(self);
         while !self.stop.load(Ordering::Relaxed) {
-            waiter.wait(if desk.outstanding.len() > 0 { TICK } else { IDLE });
+            waiter.wait(if desk.is_idle() { IDLE } else { TICK });
             desk.look_around();
             for index in (0..sockets.len()).filter(|index| waiter.is_ready(*index)) {
                 match index.checked_sub(self.listeners.len()) {
@@ -145,6 +145,8 @@ struct Desk<'w> {
     budget: RetryBudget,
     started: Instant,
     ticked_us: u64,
+    /// Questions that waited at the last tick, as the counters tell.
+    told: usize,
 }
 
 /// Whom a message goes to, and through which socket.
@@ -172,7 +174,13 @@ impl<'w> Desk<'w> {
             budget: RetryBudget::default(),
             started: Instant::now(),
             ticked_us: 0,
+            told: 0,
         }
+    }
+
+    /// True if nothing waits, and everybody can see that.
+    fn is_idle(&self) -> bool {
+        self.outstanding.len() == 0 && self.told == 0
     }
 
     fn now_us(&self) -> u64 {
@@ -316,6 +324,7 @@ impl<'w> Desk<'w> {
             return;
         }
         self.ticked_us = now_us;
+        self.told = self.outstanding.len();
         let mut retries_left = RETRIES_PER_TICK;
         for seat in 0..NODES_MAX {
             let waiting = self.outstanding.count(seat);
