@@ -4,6 +4,8 @@
 //! the file is checked as a whole, all problems at once, and then never looked
 //! at again.
 
+mod cache;
+
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::os::unix::fs::MetadataExt;
@@ -13,6 +15,10 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+pub use cache::{CacheConfig, Transport as PeerTransport};
+use cache::{FileCache, FileCluster, FileNodeParts};
+
+use crate::coordination::FileCoordination;
 use crate::fleet::assignments::Shape;
 use crate::fleet::{Family, Fleet, Placing, Pool, pool};
 
@@ -33,7 +39,8 @@ pub const GRACE_HOURS: u64 = 7 * 24;
 #[derive(Clone, Debug)]
 pub struct Config {
     pub listen: Vec<SocketAddr>,
-    pub zones: PathBuf,
+    /// Without them this server is no authority.
+    pub zones: Option<PathBuf>,
     pub admin: SocketAddr,
     pub control: PathBuf,
     pub workers: usize,
@@ -46,6 +53,7 @@ pub struct Config {
     pub fleet: Option<Fleet>,
     /// Where zones live on the fleet; without it each is answered on all of it.
     pub placing: Option<Placing>,
+    pub cache: Option<CacheConfig>,
 }
 
 /// Bounds of connections.
@@ -103,12 +111,16 @@ struct File {
     cookies: FileCookies,
     admin: FileAdmin,
     fleet: Option<FileFleet>,
+    cache: Option<FileCache>,
+    cluster: FileCluster,
+    coordination: FileCoordination,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct FileNode {
     name: Option<String>,
+    datacenter: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -213,20 +225,29 @@ impl Checks {
     }
 
     fn convert(&mut self, spec: File, flags: &Flags) -> Config {
-        let zones = flags.zones.clone().or(spec.authority.zones).unwrap_or_else(|| {
+        let zones = flags.zones.clone().or(spec.authority.zones);
+        if zones.is_none() && (spec.cache.is_none() || spec.fleet.is_some()) {
             self.problems.push(
-                "no zone directory; accepted: --zones DIR, or `zones = \"DIR\"` under [authority]"
+                "no zone directory; accepted: --zones DIR, or `zones = \"DIR\"` under \
+                 [authority]; or a [cache], which needs none"
                     .into(),
             );
-            PathBuf::new()
-        });
+        }
         let listen = match (&spec.fleet, &spec.authority.listen) {
-            // A fleet has its own addresses.
+            // A fleet has its own addresses, and a cache too.
             (Some(_), None) if flags.listen.is_empty() => Vec::new(),
+            (None, None) if flags.listen.is_empty() && zones.is_none() => Vec::new(),
             _ => self.listen(flags, spec.authority.listen),
         };
         let admin = self.pick("--admin", flags.admin.clone(), "admin.listen", spec.admin.listen);
         let admin = self.admin(admin, ADMIN, &listen);
+        let parts = FileNodeParts {
+            name: spec.node.name.clone(),
+            datacenter: spec.node.datacenter,
+            cluster: spec.cluster,
+            coordination: spec.coordination,
+        };
+        let cache = spec.cache.map(|spec| self.cache(spec, parts, &listen, zones.is_some()));
         let name = self.pick("--identity", flags.identity.clone(), "node.name", spec.node.name);
         let identity = self.text(name);
         let (fleet, placing) = match spec.fleet {
@@ -264,6 +285,7 @@ impl Checks {
             },
             fleet,
             placing,
+            cache,
         }
     }
 

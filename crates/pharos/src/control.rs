@@ -102,6 +102,11 @@ impl Socket {
         Ok((head.starts_with("HTTP/1.1 200"), body.to_owned()))
     }
 
+    /// True if machines read what is printed.
+    pub fn is_json(&self) -> bool {
+        self.json
+    }
+
     /// Prints `value`, for machines or for people.
     pub fn print(&self, value: &Value, show: Show) -> Result<(), String> {
         let mut out = Output::default();

@@ -115,6 +115,33 @@ impl Counters {
     }
 }
 
+impl Counters {
+    /// Counts a question that is answered at once, with a code that may be any.
+    #[inline]
+    pub fn count_answer(&self, qtype: u16, rcode: u16, len: usize, truncated: bool) {
+        self.count_type(qtype);
+        self.count_reply(rcode, len, truncated);
+    }
+
+    /// Counts a question.
+    #[inline]
+    pub fn count_type(&self, qtype: u16) {
+        self.qtypes[qtype_index(qtype)].add(1);
+    }
+
+    /// Counts a reply.
+    #[inline]
+    pub fn count_reply(&self, rcode: u16, len: usize, truncated: bool) {
+        // What nobody sends counts as the failure that it is.
+        let known = Rcode::ALL.iter().find(|known| **known as u16 == rcode);
+        self.answers[known.unwrap_or(&Rcode::ServFail).index()].add(1);
+        self.sent_len.add(len as u64);
+        if truncated {
+            self.truncated.add(1);
+        }
+    }
+}
+
 /// Place of a type in [`QTYPES`]; behind the last for all others.
 #[inline]
 fn qtype_index(qtype: u16) -> usize {

@@ -126,7 +126,9 @@ fn announce(config: &Config, sockets: &Sockets) {
     }
     say(format_args!("admin    http://{} (/healthz, /metrics, /v1/zones)", sockets.admin_address));
     say(format_args!("control  {}", config.control.display()));
-    say(format_args!("zones    {}", config.zones.display()));
+    if let Some(zones) = &config.zones {
+        say(format_args!("zones    {}", zones.display()));
+    }
     if let Some(address) = sockets.addresses.first() {
         let (ip, port) = (address.ip(), address.port());
         say(format_args!("try      dig @{ip} -p {port} www.example.org A"));

@@ -3,7 +3,6 @@
 mod admin;
 mod config;
 mod control;
-#[allow(dead_code, unused_imports)]
 mod coordination;
 mod counters;
 mod descriptors;
@@ -13,8 +12,8 @@ mod front;
 mod large_pages;
 mod load;
 mod metrics;
+mod node;
 mod output;
-#[allow(dead_code, unused_imports)]
 mod peers;
 mod publish;
 mod random;
@@ -35,7 +34,7 @@ use output::Output;
 use tracing_subscriber::EnvFilter;
 
 /// Something was wrong: with the input, or with the way.
-const EXIT_FAILED: u8 = 1;
+pub const EXIT_FAILED: u8 = 1;
 /// The server ran, but some zone files had errors when it stopped.
 pub const EXIT_BAD_ZONES: u8 = 3;
 
@@ -62,7 +61,7 @@ enum LogFormat {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve zones from a directory
+    /// Serve zones, a cache, or both
     Serve {
         /// Configuration file (TOML); flags win over it
         #[arg(long, value_name = "FILE")]
@@ -83,21 +82,12 @@ enum Command {
     Fleet(fleet::command::FleetCommand),
     /// Spread questions over nodes, or look after a front that does
     Front(front::command::FrontArgs),
+    /// Look after a cache and its cluster
+    #[command(subcommand)]
+    Cache(node::CacheCommand),
     /// Plan and examine shuffle shards; needs no server
     #[command(subcommand)]
     Shard(shard::ShardCommand),
-    /// Look after a cluster of caches
-    #[command(subcommand)]
-    Cache(CacheCommand),
-}
-
-#[derive(Debug, Subcommand)]
-enum CacheCommand {
-    /// Draw the key that the nodes of a cluster share, and write it to a new file
-    Keygen {
-        #[arg(value_name = "FILE")]
-        file: PathBuf,
-    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -169,6 +159,14 @@ fn run(command: Command) -> Result<u8, String> {
                             "{servers} virtual name servers on {pool}, port {port}, UDP and TCP"
                         );
                     }
+                    if let Some(cache) = &sockets.cache {
+                        for address in &cache.addresses {
+                            tracing::info!("cache on {address}, UDP and TCP");
+                        }
+                        if cache.grpc.is_some() {
+                            tracing::info!("peers on {}, UDP and TCP", cache.peer_address);
+                        }
+                    }
                     tracing::info!("admin HTTP on http://{}", sockets.admin_address);
                 })
             })
@@ -177,8 +175,8 @@ fn run(command: Command) -> Result<u8, String> {
         Command::Zone(command) => run_zone(command),
         Command::Fleet(command) => fleet::command::run(command),
         Command::Front(args) => front::command::run(args),
+        Command::Cache(command) => node::run_command(command),
         Command::Shard(command) => shard::run(command),
-        Command::Cache(command) => run_cache(&command),
     }
 }
 
@@ -201,7 +199,9 @@ fn log_filter(text: &str) -> Result<EnvFilter, String> {
 }
 
 fn start_log(level: &str, format: LogFormat) -> Result<(), String> {
-    let filter = log_filter(level)?;
+    // What these say about every retry is said once by the coordination.
+    let level = format!("zookeeper_client=off,chitchat=error,{level}");
+    let filter = log_filter(&level)?;
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
@@ -234,19 +234,6 @@ fn run_zone(command: ZoneCommand) -> Result<u8, String> {
         ZoneCommand::Show { zone, socket } => {
             let zone = socket.get(&control::zone_path(&zone))?;
             socket.print(&zone, control::show_zone_whole)?;
-            Ok(0)
-        }
-    }
-}
-
-fn run_cache(command: &CacheCommand) -> Result<u8, String> {
-    match command {
-        CacheCommand::Keygen { file } => {
-            peers::key::create_file(file)?;
-            say(format_args!(
-                "{}: a new cluster key; give each node a copy that only it can read",
-                file.display()
-            ));
             Ok(0)
         }
     }

@@ -12,7 +12,7 @@ use crate::serve::Server;
 const TOP_SHOWN: usize = 20;
 
 /// The text of `/metrics`.
-pub fn render(server: &Server) -> String {
+pub async fn render(server: &Server) -> String {
     let mut page = Page::default();
     let counters = server.counters.list();
     for via in [Via::Udp, Via::Tcp] {
@@ -49,6 +49,9 @@ pub fn render(server: &Server) -> String {
     page.line("pharos_reloads_total", &[("result", "ok")], loads.succeeded);
     page.line("pharos_reloads_total", &[("result", "failed")], loads.failed);
     top_zones(&mut page, server, &counters.iter().map(AsRef::as_ref).collect::<Vec<_>>());
+    if let Some(node) = server.node() {
+        crate::node::metrics(node, &mut page).await;
+    }
     page.text()
 }
 
@@ -85,9 +88,9 @@ fn traffic(page: &mut Page, via: Via, counters: &[&Counters]) {
 }
 
 fn latency(page: &mut Page, transport: (&str, &str), counters: &[&Counters]) {
-    let name = "pharos_answer_seconds";
-    page.head(name, "histogram", "From the arrival of a batch to the departure of its answers.");
-    page.latency(name, transport, counters.iter().map(|counters| &counters.latency_us));
+    let histograms: Vec<_> = counters.iter().map(|counters| &counters.latency_us).collect();
+    let help = "From the arrival of a batch to the departure of its answers.";
+    page.histogram("pharos_answer_seconds", help, &[transport], &histograms);
 }
 
 fn top_zones(page: &mut Page, server: &Server, counters: &[&Counters]) {
@@ -120,7 +123,7 @@ fn resident_len() -> u64 {
 
 /// A page in Prometheus's text format, which wants all lines of a metric side
 /// by side.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Page {
     families: Vec<(String, String)>,
     current: usize,
@@ -150,20 +153,20 @@ impl Page {
         let _ = writeln!(text, "{close} {value}");
     }
 
-    /// Adds the lines of a histogram of seconds to the metric turned to: the
-    /// sum of `parts`, which count microseconds.
-    pub fn latency<'h>(
+    /// Adds the sum of histograms of microseconds.
+    pub fn histogram(
         &mut self,
         name: &str,
-        label: (&str, &str),
-        parts: impl Iterator<Item = &'h Histogram<LATENCY_BUCKETS>>,
+        help: &str,
+        labels: &[(&str, &str)],
+        histograms: &[&Histogram<LATENCY_BUCKETS>],
     ) {
-        let (mut buckets, mut sum_us) = ([0; LATENCY_BUCKETS], 0);
-        for part in parts {
-            for (sum, count) in buckets.iter_mut().zip(part.counts()) {
+        self.head(name, "histogram", help);
+        let mut buckets = [0; LATENCY_BUCKETS];
+        for histogram in histograms {
+            for (sum, count) in buckets.iter_mut().zip(histogram.counts()) {
                 *sum += count;
             }
-            sum_us += part.sum();
         }
         let mut total = 0;
         for (index, count) in buckets.iter().enumerate() {
@@ -172,10 +175,12 @@ impl Page {
                 last if last == LATENCY_BUCKETS - 1 => "+Inf".to_owned(),
                 index => (f64::from(1u32 << index) / 1e6).to_string(),
             };
-            self.line(&format!("{name}_bucket"), &[label, ("le", &bound)], total);
+            let labels = [labels, &[("le", bound.as_str())]].concat();
+            self.line(&format!("{name}_bucket"), &labels, total);
         }
-        self.line(&format!("{name}_sum"), &[label], sum_us as f64 / 1e6);
-        self.line(&format!("{name}_count"), &[label], total);
+        let sum: u64 = histograms.iter().map(|histogram| histogram.sum()).sum();
+        self.line(&format!("{name}_sum"), labels, sum as f64 / 1e6);
+        self.line(&format!("{name}_count"), labels, total);
     }
 
     /// The whole page.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use authority::{Change, NameHasher, Problems, Settings};
@@ -16,10 +16,11 @@ use crate::counters::{AllCounters, Via};
 use crate::fleet::state::explain_absence;
 use crate::fleet::{FleetState, Placements};
 use crate::load::{KnownProblems, Load, Summary, ZoneDirectory};
+use crate::node::{self, Node};
 use crate::publish::{Publisher, Snapshot};
 use crate::reload::{Reloads, ask_whole};
 use crate::sockets::Sockets;
-use crate::tcp::TcpServer;
+use crate::tcp::{TcpServer, ZoneAnswerer};
 use crate::{admin, descriptors, random, tcp, udp};
 
 /// Problems written to the log after one load; the rest is only counted.
@@ -32,14 +33,16 @@ const SWEEP: Duration = Duration::from_millis(200);
 pub struct Server {
     pub publisher: Arc<Publisher>,
     pub counters: AllCounters,
-    pub tcp: Arc<TcpServer>,
+    pub tcp: Arc<TcpServer<ZoneAnswerer>>,
     pub reloads: Reloads,
-    directory: Mutex<ZoneDirectory>,
+    /// The zone files, if this server is an authority.
+    directory: Option<Mutex<ZoneDirectory>>,
     loads: Mutex<Loads>,
     /// Shards and servers, if zones are placed on a fleet.
     pub fleet: Option<Arc<FleetState>>,
     cookies: Cookies,
     ready: AtomicBool,
+    node: OnceLock<Arc<Node>>,
 }
 
 /// How loads of the zone directory went.
@@ -107,16 +110,28 @@ impl Server {
         let placements = placements.or_else(|| fleet.clone().map(|fleet| fleet as _));
         let counters = AllCounters::default();
         Ok(Arc::new(Server {
-            tcp: Arc::new(TcpServer::new(publisher.clone(), config.tcp, &counters)),
+            tcp: Arc::new(TcpServer::new(
+                ZoneAnswerer::new(publisher.clone(), &counters),
+                config.tcp,
+            )),
             publisher,
             counters,
             reloads: Reloads::default(),
-            directory: Mutex::new(ZoneDirectory::new(config.zones.clone(), hasher, placements)),
+            directory: config
+                .zones
+                .clone()
+                .map(|zones| Mutex::new(ZoneDirectory::new(zones, hasher, placements))),
             loads: Mutex::default(),
             fleet,
             cookies: config.cookies.clone(),
             ready: AtomicBool::new(false),
+            node: OnceLock::new(),
         }))
+    }
+
+    /// The cache node of this server, if it is one.
+    pub fn node(&self) -> Option<&Arc<Node>> {
+        self.node.get()
     }
 
     /// True once questions are answered.
@@ -152,7 +167,10 @@ impl Server {
             Some(fleet) if zones.is_empty() => self.take_map(fleet),
             _ => None,
         };
-        let mut directory = lock(&self.directory);
+        let Some(directory) = &self.directory else {
+            return Ok(self.apply(Load::default(), started));
+        };
+        let mut directory = lock(directory);
         let serving = self.publisher.current();
         let progress = |done: usize, all: usize| tracing::info!(done, all, "reading zone files");
         let load = match zones {
@@ -371,7 +389,7 @@ pub fn run(config: &Config, announce: impl FnOnce(&Sockets)) -> Result<u8, Strin
     let server = Server::new(config, None)?;
     announce(&sockets);
     sockets.log_surprises();
-    let Sockets { workers, tcp, admin, .. } = sockets;
+    let Sockets { workers, tcp, admin, cache, .. } = sockets;
     let _control = runtime.block_on(admin::start(&server, admin, &config.control))?;
     let started = Instant::now();
     let load = load_first(&server, config, &mut signals);
@@ -381,11 +399,25 @@ pub fn run(config: &Config, announce: impl FnOnce(&Sockets)) -> Result<u8, Strin
         return Ok(0);
     };
     let stop = Arc::new(AtomicBool::new(false));
-    let threads = start_workers(&server, workers, &stop)?;
+    let mut threads = start_workers(&server, workers, &stop)?;
     start_connections(&server, &runtime, tcp)?;
+    if let (Some(own), Some(sockets)) = (&config.cache, cache) {
+        let running = node::start(&server, config, own, sockets, &runtime, &stop)?;
+        let _ = server.node.set(running.node);
+        threads.extend(running.threads);
+    }
     server.ready.store(true, Ordering::Release);
     say_ready(&report, started);
-    runtime.block_on(wait(&server, &mut signals));
+    runtime.block_on(async {
+        wait(&server, &mut signals).await;
+        if let Some(node) = server.node() {
+            // Who cannot wait says so a second time.
+            tokio::select! {
+                () = node.part() => {}
+                () = signals.stop() => {}
+            }
+        }
+    });
     stop.store(true, Ordering::Relaxed);
     for thread in threads {
         let _ = thread.join();
@@ -414,7 +446,8 @@ async fn load_first(
         loaded = load => loaded.map_err(|_| "the load failed; this is a bug".to_owned())?,
     };
     let report = loaded.map_err(|error| {
-        format!("the zone directory {} cannot be read: {error}", config.zones.display())
+        let zones = config.zones.as_deref().unwrap_or(Path::new(""));
+        format!("the zone directory {} cannot be read: {error}", zones.display())
     })?;
     if config.strict && report.summary.bad > 0 {
         return Err(format!(

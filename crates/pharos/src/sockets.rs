@@ -1,12 +1,12 @@
 //! The sockets of a server.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 
-use crate::config::Config;
+use crate::config::{CacheConfig, Config};
 use crate::counters::Via;
 use crate::fleet::{Door, Fleet};
-use crate::{tcp, udp};
+use crate::{peers, tcp, udp};
 
 /// The sockets of a server, bound before anything is loaded: a busy port is
 /// known at once, not after a million zones.
@@ -19,6 +19,22 @@ pub struct Sockets {
     /// With the port that it has.
     pub fleet: Option<Fleet>,
     pub admin_address: SocketAddr,
+    pub cache: Option<CacheSockets>,
+}
+
+/// The sockets of a cache node.
+#[derive(Debug)]
+pub struct CacheSockets {
+    /// For clients, those of each cell.
+    pub workers: Vec<Vec<udp::Listener>>,
+    pub tcp: Vec<tcp::Listener>,
+    pub addresses: Vec<SocketAddr>,
+    /// For other cells, one for each cell.
+    pub peers: Vec<UdpSocket>,
+    pub gossip: UdpSocket,
+    /// For other nodes; a node that is alone has none.
+    pub grpc: Option<std::net::TcpListener>,
+    pub peer_address: SocketAddr,
 }
 
 impl Sockets {
@@ -41,7 +57,8 @@ impl Sockets {
             .map_err(|error| explain_bind("admin HTTP", config.admin, &error))?;
         let admin_address = admin.local_addr().unwrap_or(config.admin);
         let Doors { workers, tcp, .. } = doors;
-        Ok(Sockets { workers, tcp, admin, addresses, fleet, admin_address })
+        let cache = config.cache.as_ref().map(CacheSockets::bind).transpose()?;
+        Ok(Sockets { workers, tcp, admin, addresses, fleet, admin_address, cache })
     }
 
     /// Says what may surprise whoever runs this server.
@@ -74,6 +91,30 @@ pub fn log_short_buffers(workers: &[Vec<udp::Listener>]) {
     }
 }
 
+impl CacheSockets {
+    fn bind(config: &CacheConfig) -> Result<Self, String> {
+        let mut doors = Doors {
+            workers: (0..config.workers).map(|_| Vec::new()).collect(),
+            tcp: Vec::new(),
+            shares_ports: false,
+        };
+        let mut addresses = Vec::new();
+        for &wanted in &config.listen {
+            addresses.push(doors.open(wanted, Door::Host)?);
+        }
+        let wanted = config.peer_listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)));
+        let failed = |what: &str, error| explain_bind(what, wanted, &error);
+        // Port 0: datagrams take the port that connections were given.
+        let grpc = tcp::bind(wanted).map_err(|error| failed("gRPC of peers", error))?;
+        let peer_address = grpc.local_addr().map_err(|error| failed("gRPC of peers", error))?;
+        let (peers, gossip) = peers::bind(peer_address, config.workers as u8)
+            .map_err(|error| failed("datagrams of peers", error))?;
+        let grpc = config.peer_listen.map(|_| grpc);
+        let Doors { workers, tcp, .. } = doors;
+        Ok(CacheSockets { workers, tcp, addresses, peers, gossip, grpc, peer_address })
+    }
+}
+
 /// Says whether nobody else answers where `config` says. Before anything is
 /// bound: where a fleet shares a port with single addresses, our own sockets
 /// would be in the way.
@@ -81,7 +122,8 @@ fn check_free(config: &Config) -> Result<(), String> {
     let fleet = config.fleet.iter().flat_map(|fleet| {
         fleet.pool.families().map(|family| (family.any(fleet.port), Door::Fleet(fleet.pool)))
     });
-    let listen = config.listen.iter().map(|address| (*address, Door::Host));
+    let cache = config.cache.iter().flat_map(|cache| &cache.listen);
+    let listen = config.listen.iter().chain(cache).map(|address| (*address, Door::Host));
     for (address, door) in listen.chain(fleet).filter(|(address, _)| address.port() != 0) {
         let failed = |via, error| explain_bind(name_of(door, via), address, &error);
         tcp::check_free(address).map_err(|error| failed(Via::Tcp, error))?;

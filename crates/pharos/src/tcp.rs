@@ -1,8 +1,9 @@
 //! Questions over connections (RFC 7766).
 //!
 //! A connection may carry any number of questions, one behind the other
-//! without waiting. Every answer is ready as soon as its question is read, so
-//! answers leave in the order of the questions and none waits for another.
+//! without waiting. From zones every answer is ready as soon as its question is
+//! read; a cache may have to ask others first, and each of its answers leaves
+//! when it is ready, whichever question came first.
 //! Connections are bounded in all and per source, in the time without a whole
 //! question and in total time; one more than allowed is closed at once.
 
@@ -17,6 +18,7 @@ use authority::respond::{Arrival, Context, Scratch, Transport, respond};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
 use tokio::time::timeout_at;
 use wire::DropReason;
 
@@ -29,29 +31,57 @@ use crate::publish::Publisher;
 const FRAME_LEN_MAX: usize = 2 + 65_535;
 /// Answers are sent when this much has gathered, or no question is left.
 const GATHER_LEN: usize = 32 * 1024;
+/// Questions of one connection that wait for their answers; then no more are
+/// read.
+const WAITING_MAX: usize = 128;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
 
-/// Everything connections share.
+/// Whoever answers the questions of connections.
+pub trait Answerer: std::fmt::Debug + Send + Sync + 'static {
+    /// Says whether connections to `address` may come in, and which virtual
+    /// name server that is, if it is one.
+    fn admit(&self, door: Door, address: Option<IpAddr>) -> Result<Option<u16>, DropReason>;
+
+    /// Appends the answer to `request` with its length in front, or sends it
+    /// later, without its length, to the replies of `asker`.
+    fn answer(&self, request: &[u8], asker: &Asker, answers: &mut Vec<u8>) -> Next;
+}
+
+/// Who asks over a connection.
 #[derive(Debug)]
-pub struct TcpServer {
-    publisher: Arc<Publisher>,
+pub struct Asker {
+    pub from: IpAddr,
+    /// The virtual name server that the connection was made to.
+    pub server: Option<u16>,
+    /// How long the connection is kept when idle, in units of 100 ms.
+    pub idle_100ms: u16,
+    /// Where answers go that are not ready at once.
+    pub replies: mpsc::Sender<Vec<u8>>,
+}
+
+/// What becomes of a connection after a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// It was answered, or needs no answer.
+    GoesOn,
+    /// Its answer comes later.
+    Waits,
+    /// Who asks so is no DNS client.
+    Ends,
+}
+
+/// Connections and their bounds.
+#[derive(Debug)]
+pub struct TcpServer<A> {
+    answerer: A,
     limits: TcpLimits,
-    counters: Arc<Counters>,
-    /// Counters have one writer; connections take turns.
-    writing: Mutex<()>,
     places: Arc<Places>,
 }
 
-impl TcpServer {
-    pub fn new(publisher: Arc<Publisher>, limits: TcpLimits, counters: &AllCounters) -> Self {
-        TcpServer {
-            publisher,
-            limits,
-            counters: counters.add(Via::Tcp),
-            writing: Mutex::default(),
-            places: Arc::new(Places::new(limits)),
-        }
+impl<A: Answerer> TcpServer<A> {
+    pub fn new(answerer: A, limits: TcpLimits) -> Self {
+        TcpServer { answerer, limits, places: Arc::new(Places::new(limits)) }
     }
 
     /// Connections that are open now, and those refused so far.
@@ -76,12 +106,8 @@ impl TcpServer {
     /// Serves a connection if it may come in and there is a place for it; else
     /// closes it.
     fn take_in(self: &Arc<Self>, stream: TcpStream, from: IpAddr, door: Door) {
-        let snapshot = self.publisher.current();
-        let address = || stream.local_addr().ok().map(|address| address.ip());
-        let server = match door.admit(&snapshot.served, address) {
-            Ok(server) => server,
-            Err(reason) => return self.count_drop(reason),
-        };
+        let address = stream.local_addr().ok().map(|address| address.ip());
+        let Ok(server) = self.answerer.admit(door, address) else { return };
         let Some(place) = self.places.take(from) else { return };
         let _ = stream.set_nodelay(true);
         let own = self.clone();
@@ -89,11 +115,6 @@ impl TcpServer {
             let _ = own.serve(stream, from, server).await;
             drop(place);
         });
-    }
-
-    fn count_drop(&self, reason: DropReason) {
-        let _turn = self.writing.lock();
-        self.counters.drops[reason as usize].add(1);
     }
 
     /// Answers the questions of one connection until it ends. They are all
@@ -104,35 +125,56 @@ impl TcpServer {
     {
         let now = tokio::time::Instant::now;
         let ends = now() + self.limits.total;
+        let idle_100ms = (self.limits.idle.as_millis() / 100).min(u128::from(u16::MAX)) as u16;
+        let (sender, mut replies) = mpsc::channel(WAITING_MAX);
+        let asker = Asker { from, server, idle_100ms, replies: sender };
         let mut idle_ends = now() + self.limits.idle;
         let mut received = Vec::with_capacity(1024);
         let mut answers = Vec::new();
+        let mut waiting = 0;
         loop {
             received.reserve(512);
-            match timeout_at(idle_ends.min(ends), stream.read_buf(&mut received)).await {
-                Ok(Ok(0)) | Err(_) => return Ok(()),
-                Ok(Err(error)) => return Err(error),
-                Ok(Ok(_)) => {}
-            }
+            // While an answer is due, the connection is not idle.
+            let deadline = if waiting > 0 { ends } else { idle_ends.min(ends) };
+            let is_read = tokio::select! {
+                read = stream.read_buf(&mut received), if waiting < WAITING_MAX => match read? {
+                    0 => return Ok(()),
+                    _ => true,
+                },
+                Some(reply) = replies.recv() => {
+                    waiting -= 1;
+                    put_frame(&mut answers, &reply);
+                    while let Ok(reply) = replies.try_recv() {
+                        waiting -= 1;
+                        put_frame(&mut answers, &reply);
+                    }
+                    false
+                }
+                () = tokio::time::sleep_until(deadline) => return Ok(()),
+            };
             let mut at = 0;
-            while let Some(frame) = frame_at(&received, at) {
+            while waiting < WAITING_MAX
+                && let Some(frame) = frame_at(&received, at)
+            {
                 let start = at + 2;
                 at = start + frame;
-                if !self.answer(&received[start..at], from, server, &mut answers) {
-                    return Ok(());
+                match self.answerer.answer(&received[start..at], &asker, &mut answers) {
+                    Next::GoesOn => {}
+                    Next::Waits => waiting += 1,
+                    Next::Ends => return Ok(()),
                 }
                 if answers.len() >= GATHER_LEN {
                     self.send(&mut stream, &mut answers, ends).await?;
                 }
             }
             received.drain(..at);
-            if received.len() >= FRAME_LEN_MAX {
+            if received.len() >= FRAME_LEN_MAX && waiting < WAITING_MAX {
                 return Ok(());
             }
             self.send(&mut stream, &mut answers, ends).await?;
             // A whole question, not single octets: who sends one octet now and
             // then would hold a place for nothing.
-            if at > 0 {
+            if at > 0 || !is_read {
                 idle_ends = now() + self.limits.idle;
             }
         }
@@ -157,25 +199,52 @@ impl TcpServer {
         }
         Ok(())
     }
+}
 
-    /// Appends the answer to `request`; false if the connection must end.
-    fn answer(
-        &self,
-        request: &[u8],
-        from: IpAddr,
-        server: Option<u16>,
-        answers: &mut Vec<u8>,
-    ) -> bool {
+/// Appends a message with its length in front.
+fn put_frame(answers: &mut Vec<u8>, message: &[u8]) {
+    answers.extend((message.len() as u16).to_be_bytes());
+    answers.extend_from_slice(message);
+}
+
+/// Answers from the zones of this server, always at once.
+#[derive(Debug)]
+pub struct ZoneAnswerer {
+    publisher: Arc<Publisher>,
+    counters: Arc<Counters>,
+    /// Counters have one writer; connections take turns.
+    writing: Mutex<()>,
+}
+
+impl ZoneAnswerer {
+    pub fn new(publisher: Arc<Publisher>, counters: &AllCounters) -> Self {
+        ZoneAnswerer { publisher, counters: counters.add(Via::Tcp), writing: Mutex::default() }
+    }
+
+    fn count_drop(&self, reason: DropReason) {
+        let _turn = self.writing.lock();
+        self.counters.drops[reason as usize].add(1);
+    }
+}
+
+impl Answerer for ZoneAnswerer {
+    fn admit(&self, door: Door, address: Option<IpAddr>) -> Result<Option<u16>, DropReason> {
+        let served = &self.publisher.current().served;
+        door.admit(served, || address).inspect_err(|reason| self.count_drop(*reason))
+    }
+
+    fn answer(&self, request: &[u8], asker: &Asker, answers: &mut Vec<u8>) -> Next {
         thread_local! {
             static DESK: RefCell<(Scratch, Vec<u8>)> =
                 RefCell::new((Scratch::default(), vec![0; FRAME_LEN_MAX]));
         }
+        let Asker { from, server, idle_100ms, .. } = *asker;
         let started = Instant::now();
         let snapshot = self.publisher.current();
         // The host may have dropped the server since the connection was made.
         if server.is_some_and(|server| !snapshot.served.contains(server)) {
             self.count_drop(DropReason::NotServed);
-            return false;
+            return Next::Ends;
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let context = Context {
@@ -184,20 +253,17 @@ impl TcpServer {
             settings: &snapshot.settings,
             now_secs: now.as_secs() as u32,
         };
-        let idle_100ms = (self.limits.idle.as_millis() / 100).min(u128::from(u16::MAX)) as u16;
         DESK.with_borrow_mut(|(scratch, out)| {
             let arrival = Arrival { from, server, transport: Transport::Tcp { idle_100ms } };
             let outcome = respond(&context, scratch, request, arrival, out);
             let _turn = self.writing.lock();
             self.counters.count(request.len(), scratch.query.qtype, &outcome);
             self.counters.latency_us.observe(started.elapsed().as_micros() as u64, 1);
-            answers.extend((outcome.len as u16).to_be_bytes());
-            answers.extend_from_slice(&out[..outcome.len]);
-            // Who sends answers or scraps here is no DNS client.
-            if outcome.len == 0 {
-                answers.truncate(answers.len() - 2);
+            if outcome.len > 0 {
+                put_frame(answers, &out[..outcome.len]);
             }
-            outcome.result.is_ok()
+            // Who sends answers or scraps here is no DNS client.
+            if outcome.result.is_ok() { Next::GoesOn } else { Next::Ends }
         })
     }
 }
@@ -356,7 +422,8 @@ mod tests {
         let publisher =
             Arc::new(Publisher::new(NameHasher::new([7; 16]), settings, Served::default()));
         let limits = TcpLimits { connections_max: 1, per_source_max: 1, idle: IDLE, total: TOTAL };
-        let server = TcpServer::new(publisher, limits, &AllCounters::default());
+        let answerer = ZoneAnswerer::new(publisher, &AllCounters::default());
+        let server = TcpServer::new(answerer, limits);
         let (client, own) = tokio::io::duplex(held_len);
         let serving = tokio::spawn(async move {
             let started = tokio::time::Instant::now();

@@ -1,6 +1,7 @@
 //! The admin HTTP server: reading over loopback TCP, writing only through a
 //! socket in the file system that only the server's own user can open.
 
+mod cache;
 pub mod connections;
 mod fleet;
 pub mod socket;
@@ -60,6 +61,8 @@ pub async fn start(
             .route("/v1/reload", post(reload_zones))
             .route("/v1/fleet/switch", post(fleet::switch))
             .route("/v1/fleet/close", post(fleet::close))
+            .route("/v1/cache/flush", post(cache::flush))
+            .route("/v1/cache/drain", post(cache::drain))
             .with_state(desk);
         tokio::spawn(connections::serve(listener, routes, CONTROL_TIME_MAX));
         place
@@ -76,14 +79,17 @@ fn reading() -> Router<Desk> {
         .route("/v1/problems", get(list_problems))
         .route("/v1/fleet", get(fleet::show))
         .route("/v1/fleet/shards", get(fleet::export))
+        .merge(cache::reading())
         .fallback(async || {
             let text = "no such page; there are /healthz, /metrics, /v1/zones, /v1/zones/NAME, \
-                        /v1/problems, /v1/fleet and /v1/fleet/shards";
+                        /v1/problems, /v1/fleet, /v1/fleet/shards, /v1/cache, \
+                        /v1/cache/members, /v1/cache/owner/NAME and /v1/cache/dump";
             error(StatusCode::NOT_FOUND, text)
         })
         .method_not_allowed_fallback(async || {
             let text = "this page is not for that method; accepted: GET, and POST for /v1/reload, \
-                        /v1/fleet/switch and /v1/fleet/close on the control socket";
+                        /v1/fleet/switch, /v1/fleet/close, /v1/cache/flush and /v1/cache/drain on the \
+                        control socket";
             error(StatusCode::METHOD_NOT_ALLOWED, text)
         })
 }
@@ -107,7 +113,7 @@ async fn health(State(Desk { server, .. }): Shared) -> Response {
 }
 
 async fn metrics(State(Desk { server, .. }): Shared) -> Response {
-    let text = crate::metrics::render(&server);
+    let text = crate::metrics::render(&server).await;
     ([("content-type", "text/plain; version=0.0.4")], text).into_response()
 }
 

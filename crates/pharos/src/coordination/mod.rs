@@ -15,7 +15,7 @@ mod record;
 mod zookeeper;
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -25,8 +25,8 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 pub use config::{CoordinationConfig, FileCoordination, Kind};
-pub use epoch::{Epoch, Epochs};
-pub use gossip::{GossipSocket, MESSAGE_LEN_MAX};
+pub use epoch::Epochs;
+pub use gossip::GossipSocket;
 
 use alone::Alone;
 use gossip::Gossip;
@@ -61,7 +61,7 @@ pub struct Coordinator {
     membership: watch::Receiver<Arc<Membership>>,
     own: watch::Sender<Announcement>,
     reached: Arc<AtomicBool>,
-    task: JoinHandle<()>,
+    task: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Coordinator {
@@ -109,7 +109,7 @@ impl Coordinator {
         let reached = Arc::new(AtomicBool::new(false));
         let post = Post { own: announced, changes, reached: reached.clone() };
         let task = tokio::spawn(coordination.run(post));
-        Coordinator { membership, own, reached, task }
+        Coordinator { membership, own, reached, task: Mutex::new(Some(task)) }
     }
 
     /// What is known now, and every change of it.
@@ -132,10 +132,15 @@ impl Coordinator {
         self.reached.load(Ordering::Relaxed)
     }
 
+    fn task(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
+        self.task.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Tells the others that this node goes, if they can be told soon.
-    pub async fn leave(mut self) {
+    pub async fn leave(&self) {
         self.own.send_modify(|own| own.leaving = true);
-        if timeout(LEAVE_MAX, &mut self.task).await.is_err() {
+        let Some(task) = self.task().take() else { return };
+        if timeout(LEAVE_MAX, task).await.is_err() {
             tracing::warn!("coordination: the others could not be told that this node leaves");
         }
     }
@@ -143,7 +148,9 @@ impl Coordinator {
 
 impl Drop for Coordinator {
     fn drop(&mut self) {
-        self.task.abort();
+        if let Some(task) = self.task().take() {
+            task.abort();
+        }
     }
 }
 

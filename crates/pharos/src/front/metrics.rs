@@ -80,6 +80,6 @@ fn node_lines(page: &mut Page, node: &Node) {
     let name = "pharos_front_node_connect_failures_total";
     line(name, "counter", "Connections that the node did not take.", node.tcp.failed.load(Relaxed));
     let name = "pharos_front_answer_seconds";
-    page.head(name, "histogram", "From asking the node to its answer.");
-    page.latency(name, label, node.udp.iter().map(|counters| &counters.latency_us));
+    let histograms: Vec<_> = node.udp.iter().map(|counters| &counters.latency_us).collect();
+    page.histogram(name, "From asking the node to its answer.", &[label], &histograms);
 }

@@ -29,14 +29,13 @@ mod tests;
 
 use std::fmt;
 
-use aws_lc_rs::digest;
-
-pub use clients::{PeerClients, PeerError};
+pub use clients::PeerClients;
 pub use grpc::{Flush, Frame, PeerService, Receiver};
-pub use key::ClusterKey;
-pub use outbox::{Outbox, Unsent};
-pub use seal::{Opened, Opener, Recipient, Refusal, Sealer};
-pub use socket::GossipSocket;
+pub use key::{ClusterKey, create_file as create_key_file};
+pub use outbox::Outbox;
+pub use seal::{Opener, Recipient, Refusal, Sealer};
+pub use server::{PeerServer, ServerCounters};
+pub use socket::{GossipSocket, RefusalCounters, bind};
 
 /// The cell number of what is no cell: a node's gossip.
 pub const GOSSIP: u8 = 255;
@@ -52,11 +51,12 @@ impl NodeTag {
 
     /// The tag of the node called `name`.
     pub fn of(name: &str) -> Self {
-        let mut context = digest::Context::new(&digest::SHA256);
-        context.update(b"pharos node ");
-        context.update(name.as_bytes());
-        let digest = context.finish();
-        NodeTag(*digest.as_ref().first_chunk().expect("a digest has 32 octets"))
+        NodeTag::from_tag(cluster::name_tag(name))
+    }
+
+    /// The tag of the node whose name has this `cluster::name_tag`.
+    pub fn from_tag(tag: u64) -> Self {
+        NodeTag(tag.to_be_bytes())
     }
 }
 

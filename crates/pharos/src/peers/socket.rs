@@ -3,14 +3,14 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use base::Counter;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::key::ClusterKey;
-use super::seal::{HEADER_LEN, OVERHEAD_LEN, Opener, Recipient, Refusal, Sealer};
+use super::seal::{OVERHEAD_LEN, Opener, Recipient, Refusal, Sealer};
 use super::{GOSSIP, steer};
 use crate::udp::RECEIVE_BUFFER_LEN;
 
@@ -63,10 +63,8 @@ fn open(address: SocketAddr) -> io::Result<Socket> {
 #[derive(Debug)]
 pub struct GossipSocket {
     socket: tokio::net::UdpSocket,
-    sealer: Sealer,
-    opener: Opener,
-    sealed: Vec<u8>,
-    received: Vec<u8>,
+    sending: Mutex<Sealer>,
+    receiving: Mutex<Opener>,
     refused: Arc<RefusalCounters>,
 }
 
@@ -93,10 +91,8 @@ impl GossipSocket {
         socket.set_nonblocking(true)?;
         Ok(GossipSocket {
             socket: tokio::net::UdpSocket::from_std(socket)?,
-            sealer: Sealer::new(key, session, GOSSIP),
-            opener: Opener::new(key, Recipient::gossip(), session),
-            sealed: Vec::new(),
-            received: vec![0; DATAGRAM_LEN_MAX],
+            sending: Mutex::new(Sealer::new(key, session, GOSSIP)),
+            receiving: Mutex::new(Opener::new(key, Recipient::gossip(), session)),
             refused: Arc::default(),
         })
     }
@@ -107,32 +103,53 @@ impl GossipSocket {
     }
 
     /// Sends `message` to whoever gossips at `to`.
-    pub async fn send(&mut self, to: SocketAddr, message: &[u8]) -> io::Result<()> {
+    pub async fn send(&self, to: SocketAddr, message: &[u8]) -> io::Result<()> {
         if message.len() > GOSSIP_LEN_MAX {
             let what =
                 format!("gossip of {} octets; accepted: at most {GOSSIP_LEN_MAX}", message.len());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
+        let mut sealed = Vec::with_capacity(message.len() + OVERHEAD_LEN);
         let write = |out: &mut Vec<u8>| out.extend_from_slice(message);
-        self.sealer.seal(Recipient::gossip(), unix_secs(), &mut self.sealed, write);
-        self.socket.send_to(&self.sealed, to).await.map(drop)
+        lock(&self.sending).seal(Recipient::gossip(), unix_secs(), &mut sealed, write);
+        self.socket.send_to(&sealed, to).await.map(drop)
     }
 
-    /// Waits for the next message that opens; the others are counted. Nothing
-    /// is lost if the caller stops waiting.
-    pub async fn receive(&mut self) -> io::Result<(SocketAddr, &[u8])> {
+    /// Waits for the next message that opens, and writes it to `buffer`; the
+    /// others are counted. Nothing is lost if the caller stops waiting.
+    pub async fn receive(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         loop {
-            let (len, from) = self.socket.recv_from(&mut self.received).await?;
-            match self.opener.open(unix_secs(), &mut self.received[..len]) {
+            self.socket.readable().await?;
+            let mut datagram = vec![0; buffer.len() + OVERHEAD_LEN];
+            let (len, from) = match self.socket.try_recv_from(&mut datagram) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                received => received?,
+            };
+            match lock(&self.receiving).open(unix_secs(), &mut datagram[..len]) {
                 Ok(opened) => {
                     let len = opened.payload.len();
-                    let start = HEADER_LEN;
-                    return Ok((from, &self.received[start..start + len]));
+                    buffer[..len].copy_from_slice(opened.payload);
+                    return Ok((len, from));
                 }
                 Err(refusal) => self.refused.add(refusal),
             }
         }
     }
+}
+
+impl crate::coordination::GossipSocket for GossipSocket {
+    async fn send(&self, to: SocketAddr, octets: &[u8]) -> io::Result<()> {
+        GossipSocket::send(self, to, octets).await
+    }
+
+    async fn receive(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        GossipSocket::receive(self, buffer).await
+    }
+}
+
+/// What a poisoned lock guards here is whole: nothing panics half-way.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// Seconds since 1970, as datagrams tell them.

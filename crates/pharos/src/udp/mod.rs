@@ -6,6 +6,7 @@
 //! allocates, locks, logs or waits.
 
 pub mod mmsg;
+mod outbox;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -22,7 +23,9 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use crate::counters::Counters;
 use crate::fleet::{Door, Served};
 use crate::publish::{Publisher, View};
-use mmsg::{Batch, Waiter, set_int};
+pub use mmsg::Batch;
+pub use outbox::Outbox;
+use mmsg::{Waiter, set_int};
 
 /// Messages that one system call brings or takes.
 pub const BATCH_LEN: usize = 64;

@@ -1,0 +1,38 @@
+//! Clients of a cache over connections.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use wire::DropReason;
+
+use super::{Command, Node};
+use crate::fleet::Door;
+use crate::tcp::{Answerer, Asker, Next};
+
+/// Passes questions to the cells, in turn.
+#[derive(Debug)]
+pub struct CacheAnswerer(pub Arc<Node>);
+
+impl Answerer for CacheAnswerer {
+    fn admit(&self, _door: Door, _address: Option<IpAddr>) -> Result<Option<u16>, DropReason> {
+        Ok(None)
+    }
+
+    fn answer(&self, request: &[u8], asker: &Asker, _answers: &mut Vec<u8>) -> Next {
+        // A header, and a question: answers and scraps are for nobody.
+        let is_question = request.get(2).is_some_and(|flags| flags & 0x80 == 0);
+        if request.len() < wire::query::HEADER_LEN || !is_question {
+            return Next::Ends;
+        }
+        let command = Command::Ask {
+            request: request.to_vec(),
+            from: asker.from,
+            idle_100ms: asker.idle_100ms,
+            reply: asker.replies.clone(),
+        };
+        match self.0.next_cell().tell(command) {
+            true => Next::Waits,
+            false => Next::Ends,
+        }
+    }
+}

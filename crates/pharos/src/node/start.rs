@@ -1,0 +1,223 @@
+//! Starting a node, and stopping it without losing what it knows.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::mpsc::sync_channel;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use cache::store::Limits;
+use cache::Counts;
+use cluster::{Member, Standing};
+use rustix::event::{EventfdFlags, eventfd};
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
+
+use super::admit::Doorkeeper;
+use super::connections::CacheAnswerer;
+use super::members::Routings;
+use super::peering::{self, Frames, HANDOVERS_MAX, Outside, Service};
+use super::ports::PORTS;
+use super::worker::{Start, Worker};
+use super::{COMMANDS_MAX, CellHandle, Command, Node};
+use crate::config::{CacheConfig, Config};
+use crate::coordination::{self, Coordinator};
+use crate::counters::Via;
+use crate::peers::{
+    ClusterKey, GossipSocket, NodeTag, Opener, PeerClients, PeerServer, Recipient,
+    RefusalCounters, Sealer,
+};
+use crate::random;
+use crate::serve::Server;
+use crate::sockets::CacheSockets;
+use crate::tcp::TcpServer;
+
+/// How long a node that stops waits for its entries to be handed over.
+const PARTING_MAX: Duration = Duration::from_secs(5);
+/// How often it looks.
+const PARTING_STEP: Duration = Duration::from_millis(100);
+
+/// A node at work.
+#[derive(Debug)]
+pub struct Running {
+    pub node: Arc<Node>,
+    pub threads: Vec<JoinHandle<()>>,
+}
+
+/// Starts a node. Nothing waits for the other members: it answers at once, and
+/// they are known when they are.
+pub fn start(
+    server: &Arc<Server>,
+    config: &Config,
+    own_config: &CacheConfig,
+    sockets: CacheSockets,
+    runtime: &Runtime,
+    stop: &Arc<AtomicBool>,
+) -> Result<Running, String> {
+    let _inside = runtime.enter();
+    let key = match &own_config.key_file {
+        Some(path) => ClusterKey::read(path)?,
+        None => ClusterKey::draw(),
+    };
+    let own = Member {
+        name: own_config.name.clone(),
+        datacenter: own_config.datacenter.clone(),
+        incarnation: coordination::incarnation(),
+        peer: own_config.peer_advertise.unwrap_or(sockets.peer_address),
+        listen: sockets.addresses.clone(),
+        cells: own_config.workers as u8,
+        standing: Standing::Serving,
+    };
+    let session = u64::from_ne_bytes(random::octets());
+    let gossip = sockets.gossip;
+    let coordinator = Coordinator::start(&own_config.coordination, own.clone(), || {
+        GossipSocket::new(gossip, &key, session)
+            .map_err(|error| format!("gossip cannot start: {error}"))
+    })?;
+    let routings = Routings {
+        placement: own_config.placement,
+        replicas: own_config.replicas,
+        secret: key.derive("hash keys"),
+    };
+    let memberships = coordinator.membership();
+    let first = routings.make(&memberships.borrow());
+    let routing = Arc::new(ArcSwap::from_pointee(first));
+    let mut cells = Vec::new();
+    let mut receivers = Vec::new();
+    for _ in 0..own_config.workers {
+        let (commands, receiver) = sync_channel(COMMANDS_MAX);
+        let bell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
+            .map_err(|error| format!("cannot start: {error}"))?;
+        cells.push(CellHandle { commands, bell: Arc::new(bell), counts: Arc::new(Counts::default()) });
+        receivers.push(receiver);
+    }
+    let frames = Frames { cells: cells.clone(), routing: routing.clone() };
+    let (handovers, pieces) = mpsc::channel(HANDOVERS_MAX);
+    let clients = sockets.grpc.is_some().then(|| {
+        let receiver = Arc::new(frames.clone());
+        Arc::new(PeerClients::new(&key, &own.name, receiver, runtime.handle().clone()))
+    });
+    if let Some(clients) = &clients {
+        runtime.spawn(peering::send_handovers(clients.clone(), pieces));
+    }
+    runtime.spawn(routings.follow(memberships, routing.clone(), clients.clone()));
+    let node = Arc::new(Node {
+        config: own_config.clone(),
+        own,
+        cells: cells.clone(),
+        routing: routing.clone(),
+        coordinator,
+        clients: clients.clone(),
+        turn: AtomicUsize::new(0),
+    });
+    if let Some(listener) = sockets.grpc {
+        let service = Arc::new(Service { node: node.clone(), frames });
+        let peers = PeerServer::new(&key, &node.own.name, service);
+        // It ends with the runtime.
+        runtime.spawn(peers.run(listener, std::future::pending()));
+    }
+    let tcp = Arc::new(TcpServer::new(CacheAnswerer(node.clone()), config.tcp));
+    for crate::tcp::Listener { socket, door } in sockets.tcp {
+        let socket = tokio::net::TcpListener::from_std(socket)
+            .map_err(|error| format!("cannot start: {error}"))?;
+        runtime.spawn(tcp.clone().run(socket, door));
+    }
+    let refusals = Arc::new(RefusalCounters::default());
+    let mut threads = Vec::new();
+    let per_cell = sockets.workers.into_iter().zip(sockets.peers).zip(receivers);
+    for (number, ((listeners, peers), commands)) in per_cell.enumerate() {
+        let cell = number as u8;
+        let handle = cells[number].clone();
+        let start = Start {
+            cell: cell_config(config, own_config, cell),
+            listeners,
+            peers,
+            sealer: Sealer::new(&key, session, cell),
+            opener: Opener::new(&key, Recipient::cell(NodeTag::of(&node.own.name), cell), session),
+            refusals: refusals.clone(),
+            doorkeeper: Doorkeeper::new(
+                own_config.allow.clone(),
+                own_config.client_per_sec,
+                random::octets(),
+            ),
+            publisher: server.publisher.clone(),
+            routing: routing.clone(),
+            commands,
+            bell: handle.bell.clone(),
+            counts: handle.counts.clone(),
+            counters: server.counters.add(Via::Udp),
+            outside: Outside::new(
+                cell,
+                handle,
+                runtime.handle().clone(),
+                clients.clone(),
+                handovers.clone(),
+            ),
+            transport: own_config.transport,
+            stop: stop.clone(),
+        };
+        let worker = Worker::new(start);
+        let thread = std::thread::Builder::new()
+            .name(format!("pharos-cell-{number}"))
+            .spawn(move || worker.run())
+            .map_err(|error| format!("cannot start a thread: {error}"))?;
+        threads.push(thread);
+    }
+    Ok(Running { node, threads })
+}
+
+/// A cell's share of what the node is told.
+fn cell_config(config: &Config, own: &CacheConfig, cell: u8) -> cache::Config {
+    let share = |limits: Limits| Limits {
+        entries: (limits.entries / own.workers).max(1),
+        bytes: (limits.bytes / own.workers).max(1 << 16),
+    };
+    let pending_max = (own.pending_max / own.workers).max(16);
+    cache::Config {
+        name: own.name.clone(),
+        cell,
+        cells: own.workers as u8,
+        l1: share(own.l1),
+        l2: share(own.l2),
+        ttl: own.ttl,
+        stale_secs: own.stale_secs,
+        prefetch: own.prefetch,
+        pending_max,
+        pending_per_source_max: (pending_max / 2).min(u16::MAX.into()) as u16,
+        udp_payload: config.udp_payload,
+        identity: config.identity.as_deref().map(|identity| identity.as_bytes().into()),
+        upstreams: own.upstreams.clone(),
+        upstream_ports: PORTS,
+        upstream_per_sec: own.upstream_per_sec,
+        seed: random::octets(),
+    }
+}
+
+impl Node {
+    /// Takes leave: hands over what this node has, if there is somebody to take
+    /// it, and tells the others.
+    pub async fn part(&self) {
+        let others = self.routing.load().view().members().len() - 1;
+        if others == 0 {
+            return;
+        }
+        self.drain().await;
+        let until = tokio::time::Instant::now() + PARTING_MAX;
+        let mut is_seen = false;
+        while tokio::time::Instant::now() < until {
+            tokio::time::sleep(PARTING_STEP).await;
+            let routing = self.routing.load_full();
+            let own = routing.index_of(&self.own.name);
+            let standing = own.map(|at| routing.view().members()[at as usize].standing);
+            // One more round after the routing changed: then the work has begun.
+            let was_seen = std::mem::replace(&mut is_seen, standing != Some(Standing::Serving));
+            let reports = self.ask_all(|done| Command::Report { done }).await;
+            let left: usize = reports.iter().flatten().map(|own| own.sizes.handover_left).sum();
+            if was_seen && left == 0 {
+                break;
+            }
+        }
+        self.coordinator.leave().await;
+    }
+}

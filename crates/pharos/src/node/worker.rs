@@ -1,0 +1,661 @@
+//! The thread of one cell: sockets around the engine.
+//!
+//! It waits for any of its sockets, takes what came in batches, lets the
+//! engine work, and sends what the engine wants sent. Hits are answered within
+//! the batch they came in; nothing on that way allocates, locks or logs.
+
+use std::collections::HashMap;
+use std::mem::MaybeUninit;
+use std::net::{IpAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use arc_swap::ArcSwap;
+use authority::respond::{Arrival, Context, Scratch, Transport, respond};
+use authority::{Catalog, NameHasher};
+use cache::cell::{Ask, Asker, Effects, Flushed, Opt, StreamQuestion};
+use cache::upstream::Address;
+use cache::{Cell, Counts, Moment};
+use cluster::Routing;
+use rustix::event::epoll;
+use rustix::fd::OwnedFd;
+use tokio::sync::{mpsc, oneshot};
+use wire::edns::PAYLOAD_MIN;
+use wire::reply::MESSAGE_LEN_MAX;
+use wire::{DropReason, ExtendedError, Flags, OptReply, Query, Rcode, Reply, Verdict};
+
+use super::admit::{Doorkeeper, Refused};
+use super::peering::Outside;
+use super::ports::{PORTS, Ports};
+use super::report::{self, CellReport};
+use super::Command;
+use crate::config::PeerTransport;
+use crate::counters::Counters;
+use crate::peers::{NodeTag, Opener, Recipient, RefusalCounters, Sealer};
+use crate::publish::{Publisher, Snapshot, View};
+use crate::udp::{Batch, Listener, Outbox};
+
+/// Datagrams that one system call brings or takes.
+const BATCH_LEN: usize = 64;
+/// Octets of a client's question, or of a frame, at the most.
+const QUESTION_LEN_MAX: usize = 1500;
+/// Octets of an upstream answer at the most: over UDP we ask for 1232.
+const UPSTREAM_LEN_MAX: usize = 4096;
+/// How often an idle thread looks for a stop.
+const IDLE: Duration = Duration::from_millis(200);
+/// Sockets that are looked after at once when many are ready.
+const EVENTS_MAX: usize = 128;
+/// Batches of one socket before the others get their turn.
+const ROUNDS_MAX: usize = 4;
+/// Where a node's clock starts: ages of entries reach back before it.
+const CLOCK_START: u64 = 1 << 50;
+
+const NOT_ALLOWED: ExtendedError =
+    ExtendedError { code: 18, text: "this cache does not answer clients from there" };
+const TOO_OFTEN: ExtendedError =
+    ExtendedError { code: 0, text: "too many questions a second from there" };
+const NOT_RECURSIVE: ExtendedError =
+    ExtendedError { code: 18, text: "this cache answers only with recursion desired" };
+
+/// Numbers that the sockets are known by to the kernel.
+mod token {
+    pub const BELL: u64 = 1 << 32;
+    pub const PEERS: u64 = 2 << 32;
+    /// And the place of the socket, and whether it is for IPv6.
+    pub const UPSTREAM: u64 = 3 << 32;
+}
+
+/// What a cell's thread starts with.
+#[derive(Debug)]
+pub struct Start {
+    pub cell: cache::Config,
+    pub listeners: Vec<Listener>,
+    pub peers: UdpSocket,
+    pub sealer: Sealer,
+    pub opener: Opener,
+    pub refusals: Arc<RefusalCounters>,
+    pub doorkeeper: Doorkeeper,
+    pub publisher: Arc<Publisher>,
+    pub routing: Arc<ArcSwap<Routing>>,
+    pub commands: Receiver<Command>,
+    pub bell: Arc<OwnedFd>,
+    pub counts: Arc<Counts>,
+    pub counters: Arc<Counters>,
+    pub outside: Outside,
+    pub transport: PeerTransport,
+    pub stop: Arc<AtomicBool>,
+}
+
+/// The thread of a cell.
+#[derive(Debug)]
+pub struct Worker {
+    start: Start,
+    started: Instant,
+    /// Counts starts of the engine: after a bug it begins anew.
+    lives: u8,
+}
+
+impl Worker {
+    pub fn new(start: Start) -> Self {
+        Worker { start, started: Instant::now(), lives: 0 }
+    }
+
+    /// Works until told to stop. A panic is our bug; it costs the cell what it
+    /// holds, and nobody else anything.
+    pub fn run(mut self) {
+        while !self.start.stop.load(Ordering::Relaxed) {
+            let work = AssertUnwindSafe(|| Desk::new(&mut self).and_then(|mut desk| desk.work()));
+            match catch_unwind(work) {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    tracing::error!("a cache cell cannot go on: {error}; trying again");
+                    std::thread::sleep(IDLE);
+                }
+                Err(_) => {
+                    self.start.counters.panics.add(1);
+                    tracing::error!("a cache cell failed and begins anew; this is a bug");
+                }
+            }
+        }
+    }
+}
+
+/// A cell at work.
+struct Desk<'w> {
+    start: &'w mut Start,
+    started: Instant,
+    cell: Cell,
+    routing: arc_swap::Cache<Arc<ArcSwap<Routing>>, Arc<Routing>>,
+    /// The tag of the routing that the engine has.
+    tag: u64,
+    view: View,
+    epoll: OwnedFd,
+    questions: Batch,
+    frames: Batch,
+    upstream: Box<[u8]>,
+    ports: Ports,
+    query: Query,
+    chaos: Scratch,
+    no_zones: Catalog,
+    hasher: NameHasher,
+    effects: Effects,
+    outboxes: Vec<Outbox>,
+    peer_outbox: Outbox,
+    sealed: Vec<u8>,
+    streams: HashMap<u64, mpsc::Sender<Vec<u8>>>,
+    flushes: HashMap<u64, oneshot::Sender<usize>>,
+    next_token: u64,
+    large: Vec<u8>,
+}
+
+impl<'w> Desk<'w> {
+    fn new(worker: &'w mut Worker) -> std::io::Result<Self> {
+        let started = worker.started;
+        // Another seed each time: a bug must not be met again the same way.
+        worker.lives = worker.lives.wrapping_add(1);
+        let mut config = worker.start.cell.clone();
+        config.seed[0] ^= worker.lives;
+        let start = &mut worker.start;
+        let routing = start.routing.load_full();
+        let tag = routing.tag();
+        start.outside.set_members(routing.view());
+        let cell = Cell::new(config, routing, start.counts.clone());
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let watch = |socket: &dyn AsFd, token: u64| {
+            let data = epoll::EventData::new_u64(token);
+            epoll::add(&epoll, socket.as_fd(), data, epoll::EventFlags::IN)
+        };
+        for (index, listener) in start.listeners.iter().enumerate() {
+            watch(&listener.socket, index as u64)?;
+        }
+        watch(&start.peers, token::PEERS)?;
+        watch(&*start.bell, token::BELL)?;
+        let payload = start.cell.udp_payload as usize;
+        let publisher = start.publisher.clone();
+        Ok(Desk {
+            routing: arc_swap::Cache::new(start.routing.clone()),
+            tag,
+            view: publisher.view(),
+            outboxes: start.listeners.iter().map(|_| Outbox::default()).collect(),
+            start,
+            started,
+            cell,
+            epoll,
+            questions: Batch::new(BATCH_LEN, QUESTION_LEN_MAX, payload.max(512)),
+            frames: Batch::new(BATCH_LEN, QUESTION_LEN_MAX, 1),
+            upstream: vec![0; UPSTREAM_LEN_MAX].into(),
+            ports: Ports::new(),
+            query: Query::default(),
+            chaos: Scratch::default(),
+            no_zones: Catalog::default(),
+            hasher: *publisher.hasher(),
+            effects: Effects::default(),
+            peer_outbox: Outbox::default(),
+            sealed: Vec::new(),
+            streams: HashMap::new(),
+            flushes: HashMap::new(),
+            next_token: 0,
+            large: Vec::new(),
+        })
+    }
+
+    fn now(&self) -> Moment {
+        Moment(CLOCK_START + self.started.elapsed().as_micros() as u64)
+    }
+
+    fn work(&mut self) -> std::io::Result<()> {
+        let mut events = [const { MaybeUninit::uninit() }; EVENTS_MAX];
+        while !self.start.stop.load(Ordering::Relaxed) {
+            let timeout = self.timeout();
+            let ready = match epoll::wait(&self.epoll, &mut events, Some(&timeout)) {
+                Ok((ready, _)) => ready,
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            for event in ready {
+                match event.data.u64() {
+                    token::BELL => self.take_commands(),
+                    token::PEERS => self.take_frames(),
+                    port if port >= token::UPSTREAM => self.take_upstream(port - token::UPSTREAM),
+                    listener => self.serve_clients(listener as usize),
+                }
+            }
+            let now = self.now();
+            if self.routing.load().tag() != self.tag {
+                let routing = self.routing.load().clone();
+                self.tag = routing.tag();
+                self.start.outside.set_members(routing.view());
+                self.cell.set_routing(now, routing);
+            }
+            self.cell.tick(now, &mut self.effects);
+            self.perform();
+        }
+        Ok(())
+    }
+
+    /// Until the engine wants to do something, or the thread to look around.
+    fn timeout(&self) -> rustix::event::Timespec {
+        let now = self.now();
+        let due = self.cell.next_due().map_or(IDLE, |due| due.since(now).min(IDLE));
+        rustix::event::Timespec { tv_sec: 0, tv_nsec: due.as_nanos() as i64 }
+    }
+
+    /// Answers what clients ask at one socket.
+    fn serve_clients(&mut self, index: usize) {
+        for _ in 0..ROUNDS_MAX {
+            let listener = &self.start.listeners[index];
+            let with_destination = listener.with_destination;
+            let received = self.questions.receive(listener.socket.as_fd(), false, with_destination);
+            let Ok(count) = received else { return };
+            let arrived = Instant::now();
+            let now = Moment(CLOCK_START + (arrived - self.started).as_micros() as u64);
+            let snapshot = self.view.load().clone();
+            let clock = Clock::now();
+            for at in 0..count {
+                self.serve_client(index, at, now, &snapshot, clock);
+            }
+            let listener = &self.start.listeners[index];
+            let failed = self.questions.send(listener.socket.as_fd());
+            let counters = &self.start.counters;
+            counters.send_errors.add(failed as u64);
+            counters.latency_us.observe(arrived.elapsed().as_micros() as u64, count as u64);
+            // What waits for others leaves before the next batch is taken.
+            self.perform();
+            if count < BATCH_LEN {
+                return;
+            }
+        }
+    }
+
+    #[inline]
+    fn serve_client(
+        &mut self,
+        listener: usize,
+        at: usize,
+        now: Moment,
+        snapshot: &Snapshot,
+        clock: Clock,
+    ) {
+        let to = self.questions.destination(at);
+        let counters = &self.start.counters;
+        let Some((request, from, out)) = self.questions.message(at) else {
+            return counters.drops[DropReason::Long as usize].add(1);
+        };
+        if from.port() == 0 {
+            return counters.drops[DropReason::NoPort as usize].add(1);
+        }
+        let verdict = self.query.read(request);
+        if let Verdict::Drop(reason) = verdict {
+            return counters.drops[reason as usize].add(1);
+        }
+        counters.received_len.add(request.len() as u64);
+        let query = &self.query;
+        let settings = &snapshot.settings;
+        let opt = opt_of(query, settings, from.ip(), clock.unix_secs, None);
+        let limit = match &query.edns {
+            None => PAYLOAD_MIN as usize,
+            Some(edns) => {
+                edns.payload.clamp(PAYLOAD_MIN, settings.udp_payload.max(PAYLOAD_MIN)) as usize
+            }
+        };
+        let refused = match self.start.doorkeeper.admit(from.ip(), clock.millis) {
+            Err(Refused::Network) => Some(NOT_ALLOWED),
+            Err(Refused::Rate) => Some(TOO_OFTEN),
+            Ok(()) if verdict == Verdict::Answer && !query.flags.has(Flags::RD) => {
+                query.is_internet().then_some(NOT_RECURSIVE)
+            }
+            Ok(()) => None,
+        };
+        let answered = if let Some(error) = refused {
+            Some(refuse(query, request, opt, settings, error, out))
+        } else if verdict != Verdict::Answer || !query.is_internet() {
+            let context = Context {
+                catalog: &self.no_zones,
+                hasher: &self.hasher,
+                settings,
+                now_secs: clock.unix_secs,
+            };
+            let arrival = Arrival::new(from.ip(), Transport::Udp);
+            let outcome = respond(&context, &mut self.chaos, request, arrival, out);
+            outcome.result.ok().map(|rcode| (outcome.len, rcode as u16, outcome.truncated))
+        } else {
+            let asker = Asker::Datagram { listener: listener as u16, from, to };
+            let ask = Ask { query, request, asker, from: from.ip(), limit, opt };
+            let answered = self.cell.ask(now, &ask, out, &mut self.effects);
+            answered.map(|answered| (answered.len, answered.rcode, answered.truncated))
+        };
+        if let Some((len, rcode, truncated)) = answered {
+            counters.count_answer(query.qtype, rcode, len, truncated);
+            self.questions.push_answer(at, len);
+        } else {
+            counters.count_type(query.qtype);
+        }
+    }
+
+    /// Takes what other cells say.
+    fn take_frames(&mut self) {
+        for _ in 0..ROUNDS_MAX {
+            let Ok(count) = self.frames.receive(self.start.peers.as_fd(), false, false) else {
+                return;
+            };
+            let now = self.now();
+            let unix_secs = Clock::now().unix_secs;
+            for at in 0..count {
+                let Some((datagram, from)) = self.frames.message_mut(at) else { continue };
+                match self.start.opener.open(unix_secs, datagram) {
+                    Ok(opened) => {
+                        let source = (from, opened.from_cell);
+                        self.cell.take_frame(now, source, opened.payload, &mut self.effects);
+                    }
+                    Err(refusal) => self.start.refusals.add(refusal),
+                }
+            }
+            self.perform();
+            if count < BATCH_LEN {
+                return;
+            }
+        }
+    }
+
+    /// Takes what came to one of the upstream sockets.
+    fn take_upstream(&mut self, number: u64) {
+        let place = (number / 2) as u16;
+        if place >= PORTS {
+            return;
+        }
+        let now = self.now();
+        for _ in 0..BATCH_LEN {
+            let mut received = None;
+            for socket in self.ports.sockets(place) {
+                if let Ok(found) = socket.recv_from(&mut self.upstream) {
+                    received = Some(found);
+                    break;
+                }
+            }
+            let Some((len, from)) = received else { return };
+            let octets = &self.upstream[..len];
+            self.cell.take_datagram(now, from, place, octets, &mut self.effects);
+        }
+    }
+
+    fn take_commands(&mut self) {
+        let mut rung = [0; 8];
+        let _ = rustix::io::read(&*self.start.bell, &mut rung);
+        while let Ok(command) = self.start.commands.try_recv() {
+            self.take_command(command);
+        }
+    }
+
+    fn take_command(&mut self, command: Command) {
+        let now = self.now();
+        match command {
+            Command::Ask { request, from, idle_100ms, reply } => {
+                self.ask_over_stream(now, &request, from, idle_100ms, reply);
+            }
+            Command::Stream { token, octets } => {
+                self.cell.take_stream(now, token, octets.as_deref(), &mut self.effects);
+            }
+            Command::Frame { address, cell, octets } => {
+                self.cell.take_frame(now, (address, cell), &octets, &mut self.effects);
+            }
+            Command::Handover { octets, done } => {
+                let _ = done.send(self.cell.take_handover(now, &octets));
+            }
+            Command::Flush { mut flush, done } => {
+                flush.token = self.token();
+                self.flushes.insert(flush.token, done);
+                self.cell.flush(now, flush);
+            }
+            Command::Report { done } => {
+                let _ = done.send(CellReport::of(&self.cell, now));
+            }
+            Command::Dump { cursor, count, done } => {
+                let _ = done.send(report::dump(&mut self.cell, now, cursor, count));
+            }
+        }
+    }
+
+    fn token(&mut self) -> u64 {
+        self.next_token += 1;
+        self.next_token
+    }
+
+    /// Answers a question that came over a connection, whose side has checked
+    /// who asks.
+    fn ask_over_stream(
+        &mut self,
+        now: Moment,
+        request: &[u8],
+        from: IpAddr,
+        idle_100ms: u16,
+        reply: mpsc::Sender<Vec<u8>>,
+    ) {
+        let snapshot = self.view.load().clone();
+        let clock = Clock::now();
+        let token = self.token();
+        let mut out = std::mem::take(&mut self.large);
+        out.resize(MESSAGE_LEN_MAX, 0);
+        let verdict = self.query.read(request);
+        let opt =
+            opt_of(&self.query, &snapshot.settings, from, clock.unix_secs, Some(idle_100ms));
+        let refused = match self.start.doorkeeper.admit(from, clock.millis) {
+            Err(Refused::Network) => Some(NOT_ALLOWED),
+            Err(Refused::Rate) => Some(TOO_OFTEN),
+            Ok(()) => (verdict == Verdict::Answer
+                && !self.query.flags.has(Flags::RD)
+                && self.query.is_internet())
+            .then_some(NOT_RECURSIVE),
+        };
+        let len = if let Some(error) = refused {
+            Some(refuse(&self.query, request, opt, &snapshot.settings, error, &mut out).0)
+        } else if verdict != Verdict::Answer || !self.query.is_internet() {
+            let context = Context {
+                catalog: &self.no_zones,
+                hasher: &self.hasher,
+                settings: &snapshot.settings,
+                now_secs: clock.unix_secs,
+            };
+            let arrival = Arrival::new(from, Transport::Tcp { idle_100ms });
+            Some(respond(&context, &mut self.chaos, request, arrival, &mut out).len)
+        } else {
+            let asker = Asker::Stream(token);
+            let limit = MESSAGE_LEN_MAX;
+            let ask = Ask { query: &self.query, request, asker, from, limit, opt };
+            self.cell.ask(now, &ask, &mut out, &mut self.effects).map(|answered| answered.len)
+        };
+        match len {
+            Some(len) => {
+                let _ = reply.try_send(out[..len].to_vec());
+            }
+            None => {
+                self.streams.insert(token, reply);
+            }
+        }
+        self.large = out;
+    }
+
+    /// Does what the engine wants done.
+    fn perform(&mut self) {
+        if self.effects.is_empty() {
+            return;
+        }
+        // Answers from our own zones may want something done in turn.
+        while !self.effects.streams.is_empty() {
+            for question in std::mem::take(&mut self.effects.streams) {
+                self.ask_upstream_over_stream(question);
+            }
+        }
+        self.send_replies();
+        self.send_parcels();
+        self.send_upstream();
+        for handover in self.effects.handovers.drain(..) {
+            self.start.outside.hand_over(handover);
+        }
+        for Flushed { token, removed } in self.effects.flushed.drain(..) {
+            if let Some(done) = self.flushes.remove(&token) {
+                let _ = done.send(removed);
+            }
+        }
+        for place in std::mem::take(&mut self.effects.worn_ports) {
+            let epoll = &self.epoll;
+            self.ports.renew(place, |socket| {
+                let _ = epoll::delete(epoll, socket.as_fd());
+            });
+        }
+        self.effects.clear();
+    }
+
+    fn send_replies(&mut self) {
+        let counters = &self.start.counters;
+        for reply in &self.effects.replies {
+            let octets = &self.effects.octets[reply.octets.clone()];
+            let [_, _, high, low, ..] = *octets else { continue };
+            counters.count_reply(u16::from(low & 0xf), octets.len(), high & 2 != 0);
+            match reply.asker {
+                Asker::Datagram { listener, from, to } => {
+                    self.outboxes[listener as usize].push(from, to, octets);
+                }
+                Asker::Stream(token) => {
+                    if let Some(stream) = self.streams.remove(&token) {
+                        let _ = stream.try_send(octets.to_vec());
+                    }
+                }
+            }
+        }
+        for (listener, outbox) in self.start.listeners.iter().zip(&mut self.outboxes) {
+            if !outbox.is_empty() {
+                counters.send_errors.add(outbox.send(listener.socket.as_fd()) as u64);
+            }
+        }
+    }
+
+    fn send_parcels(&mut self) {
+        let unix_secs = Clock::now().unix_secs;
+        let is_streamed = self.start.transport == PeerTransport::Grpc;
+        for parcel in &self.effects.parcels {
+            if is_streamed && self.start.outside.send(parcel) {
+                continue;
+            }
+            let to = Recipient::cell(NodeTag::from_tag(parcel.to.node), parcel.to.cell);
+            self.start.sealer.seal(to, unix_secs, &mut self.sealed, |out| {
+                out.extend_from_slice(&parcel.octets);
+            });
+            self.peer_outbox.push(parcel.to.address, None, &self.sealed);
+        }
+        if !self.peer_outbox.is_empty() {
+            // Who cannot be reached is noticed by its silence.
+            let _ = self.peer_outbox.send(self.start.peers.as_fd());
+        }
+        for parcel in &self.effects.bulky {
+            let _ = self.start.outside.send(parcel);
+        }
+    }
+
+    fn send_upstream(&mut self) {
+        for datagram in &self.effects.datagrams {
+            // Who cannot be reached is noticed by its silence.
+            let Ok((socket, is_new)) = self.ports.get(datagram.port, datagram.to) else { continue };
+            let _ = socket.send_to(&datagram.octets, datagram.to);
+            if is_new {
+                let number = 2 * u64::from(datagram.port) + u64::from(datagram.to.is_ipv6());
+                let data = epoll::EventData::new_u64(token::UPSTREAM + number);
+                let _ = epoll::add(&self.epoll, socket, data, epoll::EventFlags::IN);
+            }
+        }
+    }
+
+    fn ask_upstream_over_stream(&mut self, question: StreamQuestion) {
+        match question.to {
+            Address::Socket(to) => {
+                self.start.outside.ask(to, question.token, question.octets);
+            }
+            Address::Local => {
+                let now = self.now();
+                let len = self.ask_own_zones(&question.octets);
+                let large = std::mem::take(&mut self.large);
+                let octets = len.map(|len| &large[..len]);
+                self.cell.take_stream(now, question.token, octets, &mut self.effects);
+                self.large = large;
+            }
+        }
+    }
+
+    /// Answers a question from the zones of this process into `large`.
+    fn ask_own_zones(&mut self, question: &[u8]) -> Option<usize> {
+        let snapshot = self.view.load().clone();
+        let mut settings = snapshot.settings.clone();
+        settings.cookies = None;
+        let context = Context {
+            catalog: &snapshot.catalog,
+            hasher: &self.hasher,
+            settings: &settings,
+            now_secs: Clock::now().unix_secs,
+        };
+        self.large.resize(MESSAGE_LEN_MAX, 0);
+        let arrival = Arrival::new(IpAddr::from([127, 0, 0, 1]), Transport::Tcp { idle_100ms: 0 });
+        let outcome = respond(&context, &mut self.chaos, question, arrival, &mut self.large);
+        (outcome.len > 0).then_some(outcome.len)
+    }
+}
+
+/// The clocks of a batch.
+#[derive(Clone, Copy)]
+struct Clock {
+    unix_secs: u32,
+    millis: u32,
+}
+
+impl Clock {
+    fn now() -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Clock { unix_secs: since.as_secs() as u32, millis: since.as_millis() as u32 }
+    }
+}
+
+/// What the OPT record of a reply will say.
+#[inline]
+fn opt_of(
+    query: &Query,
+    settings: &authority::Settings,
+    from: IpAddr,
+    unix_secs: u32,
+    idle_100ms: Option<u16>,
+) -> Option<Opt> {
+    query.edns.as_ref().map(|edns| Opt {
+        dnssec_ok: edns.dnssec_ok,
+        wants_nsid: edns.nsid,
+        cookie: edns.cookie.and_then(|cookie| {
+            let secrets = settings.cookies.as_ref()?;
+            Some(secrets.answer(&cookie, from, unix_secs).value)
+        }),
+        keepalive: idle_100ms.filter(|_| edns.keepalive),
+    })
+}
+
+/// Writes a refusal; returns its length, code, and that it is whole.
+#[cold]
+fn refuse(
+    query: &Query,
+    request: &[u8],
+    opt: Option<Opt>,
+    settings: &authority::Settings,
+    error: ExtendedError,
+    out: &mut [u8],
+) -> (usize, u16, bool) {
+    let opt = opt.as_ref().map(|opt| OptReply {
+        payload: settings.udp_payload,
+        dnssec_ok: opt.dnssec_ok,
+        rcode: Rcode::Refused,
+        nsid: None,
+        cookie: opt.cookie.as_ref(),
+        keepalive: opt.keepalive,
+        error: Some(error),
+    });
+    let room = out.len();
+    let reply = Reply::start(out, request, query, room);
+    (reply.finish(query, Rcode::Refused, false, opt), Rcode::Refused as u16, false)
+}
