@@ -11,7 +11,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use cache::{Limits, Store};
+use cache::store::{Limits, Store};
 
 const HOT: u64 = 200;
 const ROUNDS: u64 = 2_000_000;

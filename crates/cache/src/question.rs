@@ -56,12 +56,7 @@ impl<'a> Question<'a> {
         if query.flags.has(Flags::CD) {
             bits = bits.with(Bits::CD);
         }
-        Question {
-            name: query.name().as_bytes(),
-            qtype: query.qtype,
-            qclass: query.qclass,
-            bits,
-        }
+        Question { name: query.name().as_bytes(), qtype: query.qtype, qclass: query.qclass, bits }
     }
 
     /// Its place in a table: hashed with a key that only this process knows.

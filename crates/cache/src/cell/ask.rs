@@ -151,9 +151,7 @@ impl Cell {
         let newest = in_l1.into_iter().chain(in_l2).max_by_key(|answer| answer.expires());
         let stale_secs = self.config.stale_secs;
         newest.filter(|answer| {
-            stale_secs > 0
-                && answer.stale_secs(now) <= stale_secs
-                && !self.flushes.covers(answer)
+            stale_secs > 0 && answer.stale_secs(now) <= stale_secs && !self.flushes.covers(answer)
         })
     }
 
@@ -185,13 +183,7 @@ impl Cell {
     }
 
     /// Lets one more wait for a pending question.
-    pub(super) fn join(
-        &mut self,
-        now: Moment,
-        id: Id,
-        waiter: Waiter,
-        stale: Option<Arc<Answer>>,
-    ) {
+    pub(super) fn join(&mut self, now: Moment, id: Id, waiter: Waiter, stale: Option<Arc<Answer>>) {
         let Some(pending) = self.pendings.get_mut(id) else { return };
         // Nobody waits longer because others come.
         if pending.waiters.is_empty() {

@@ -128,12 +128,7 @@ impl Effects {
     }
 
     /// Says `message` to a cell, together with what else is said to it.
-    pub(super) fn say(
-        &mut self,
-        head: FrameHead,
-        to: CellAddress,
-        message: &Message<'_>,
-    ) {
+    pub(super) fn say(&mut self, head: FrameHead, to: CellAddress, message: &Message<'_>) {
         let is_there = |parcel: &&mut Parcel| parcel.to == to;
         // The last parcel of a cell is the one with room.
         if let Some(parcel) = self.parcels.iter_mut().rev().find(is_there) {

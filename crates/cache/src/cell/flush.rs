@@ -49,9 +49,7 @@ struct Known {
 impl Known {
     fn names(&self, name: &[u8]) -> bool {
         match self.flush.with_subtree {
-            true => {
-                Name::from_trusted(name).is_at_or_below(Name::from_trusted(&self.flush.name))
-            }
+            true => Name::from_trusted(name).is_at_or_below(Name::from_trusted(&self.flush.name)),
             false => *self.flush.name == *name,
         }
     }

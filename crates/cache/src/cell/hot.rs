@@ -102,7 +102,9 @@ mod tests {
     fn only_what_is_asked_often_is_hot_and_once_for_each_answer() {
         let mut hot = HotKeys::default();
         let count = |hot: &mut HotKeys, times: u32, from: u64, every_us: u64, born| {
-            (0..times).filter(|&n| hot.count(Moment(from + u64::from(n) * every_us), 7, born)).count()
+            (0..times)
+                .filter(|&n| hot.count(Moment(from + u64::from(n) * every_us), 7, born))
+                .count()
         };
         assert_eq!(count(&mut hot, 1000, 0, 20_000, BORN), 0, "50 a second");
         assert_eq!(count(&mut hot, 1000, 50_000_000, 1000, BORN), 1, "1000 a second");

@@ -25,8 +25,8 @@ mod resolve;
 mod serve;
 mod warm;
 
-use std::collections::BinaryHeap;
 use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,14 +43,12 @@ use crate::time::Moment;
 use crate::upstream::{Address, Budget, Flights, Upstreams};
 
 pub use ask::{Answered, Ask, Opt};
-pub use effects::{
-    Asker, Datagram, Effects, Flushed, Handover, Parcel, Reply, StreamQuestion,
-};
+pub use effects::{Asker, Datagram, Effects, Flushed, Handover, Parcel, Reply, StreamQuestion};
 pub use flush::Flush;
-pub use peers::PeerReport;
 use flush::Flushes;
 use hot::HotKeys;
 use owners::Request;
+pub use peers::PeerReport;
 use peers::Peers;
 use pending::Pendings;
 use warm::{HandoverJob, Previous};

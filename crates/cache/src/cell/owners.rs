@@ -127,8 +127,7 @@ impl Cell {
         let requests = self.pendings.get(id).map_or([None; ASKED_MAX], |own| own.requests);
         let peers = requests.iter().flatten().filter_map(|id| self.requests.get(*id));
         let hashes: Vec<u64> = peers.map(|request| request.peer).collect();
-        let is_there =
-            |hash: &u64| self.peers.by_hash(*hash).is_some_and(|peer| !peer.is_suspect);
+        let is_there = |hash: &u64| self.peers.by_hash(*hash).is_some_and(|peer| !peer.is_suspect);
         if !hashes.iter().any(is_there) {
             return true;
         }
@@ -162,8 +161,7 @@ impl Cell {
         let peer = self.peers.get(target.member);
         let (hash, to, patience) = (peer.hash, peer.cell(target.cell), peer.patience());
         let is_peek = manner == Manner::Peek;
-        let request =
-            Request { pending: id, peer: hash, asked: now, is_working: false, is_peek };
+        let request = Request { pending: id, peer: hash, asked: now, is_working: false, is_peek };
         let request = self.requests.add(request);
         let Some(pending) = self.pendings.get_mut(id) else { return };
         let Some(free) = pending.requests.iter_mut().find(|own| own.is_none()) else {

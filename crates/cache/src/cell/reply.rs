@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use wire::ExtendedError;
 
+use super::Cell;
 use super::ask::{opt_reply, stale_ttl};
 use super::effects::{Effects, Reply};
 use super::pending::{Client, PeerWaiter, Pending, Waiter};
-use super::Cell;
 use crate::answer::{Answer, ReplyTo};
 use crate::peer::Message;
 use crate::slab::Id;
@@ -40,7 +40,9 @@ pub(super) const OWNER_FAILED: ExtendedError =
 pub(super) enum Source {
     Upstream,
     /// The cell that owns the question; `was_pending` if it had to ask first.
-    Owner { was_pending: bool },
+    Owner {
+        was_pending: bool,
+    },
     /// The cell that owned it before.
     Former,
 }
@@ -75,7 +77,9 @@ impl Cell {
         }
         let clients = pending.waiters.iter().filter(|waiter| matches!(waiter, Waiter::Client(_)));
         match source {
-            Source::Owner { was_pending: false } => self.counts.remote_hits.add(clients.count() as u64),
+            Source::Owner { was_pending: false } => {
+                self.counts.remote_hits.add(clients.count() as u64)
+            }
             _ => self.counts.misses.add(clients.count() as u64),
         }
         self.release(now, pending.waiters, &answer, None, effects);
@@ -195,8 +199,7 @@ impl Cell {
         self.scratch.clear();
         answer.encode(now, &mut self.scratch);
         let is_stale = stale_ttl(answer, now).is_some();
-        let message =
-            Message::Answer { request: peer.request, is_stale, answer: &self.scratch };
+        let message = Message::Answer { request: peer.request, is_stale, answer: &self.scratch };
         effects.say(self.head, peer.to, &message);
     }
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use rand_chacha::rand_core::RngCore;
 
+use super::Cell;
 use super::effects::{Datagram, Effects, StreamQuestion};
 use super::pending::Step;
 use super::reply::{NO_UPSTREAM, OVER_BUDGET, Source, UPSTREAM_FAILED};
-use super::Cell;
 use crate::answer::{Answer, Asked, PAYLOAD, Refusal, build_plain_question, build_question};
 use crate::slab::Id;
 use crate::time::Moment;
@@ -213,13 +213,7 @@ impl Cell {
     }
 
     /// What came is no answer that can be used.
-    fn take_refusal(
-        &mut self,
-        now: Moment,
-        flight: Id,
-        refusal: Refusal,
-        effects: &mut Effects,
-    ) {
+    fn take_refusal(&mut self, now: Moment, flight: Id, refusal: Refusal, effects: &mut Effects) {
         match refusal {
             Refusal::Truncated => {
                 self.counts.upstream_truncated.add(1);
@@ -295,12 +289,7 @@ impl Cell {
     }
 
     /// Ends one flight of a pending question; its server answered, somehow.
-    fn end_flight(
-        &mut self,
-        now: Moment,
-        flight: Id,
-        effects: &mut Effects,
-    ) -> Option<Flight> {
+    fn end_flight(&mut self, now: Moment, flight: Id, effects: &mut Effects) -> Option<Flight> {
         let (own, worn) = self.flights.remove(flight)?;
         effects.worn_ports.extend(worn);
         if let Some(pending) = self.pendings.get_mut(own.pending) {

@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Cell;
 use super::ask::is_old;
 use super::effects::Effects;
 use super::pending::{PeerWaiter, WAITERS_MAX, Waiter};
 use super::reply::{OWNER_FAILED, Source};
-use super::Cell;
 use crate::answer::{Answer, Kind};
 use crate::peer::{CellAddress, FrameHead, Manner, Message};
 use crate::question::Question;

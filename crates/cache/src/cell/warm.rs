@@ -62,7 +62,7 @@ impl Cell {
         self.previous.retain(|previous| previous.until > now);
         self.previous.insert(0, Previous { routing: before.clone(), until: now + warm });
         self.previous.truncate(PREVIOUS_MAX);
-        if is_same_key && self.l2.len() > 0 {
+        if is_same_key && !self.l2.is_empty() {
             let job = HandoverJob { before, cursor: 0, is_second_pass: false, sent: 0 };
             // One that was under way begins again: its newcomers may not have
             // got everything.

@@ -156,8 +156,7 @@ impl Upstreams {
     pub fn group_of(&self, name: &[u8]) -> Option<u16> {
         let name = Name::from_trusted(name);
         let holds = |group: &Group| {
-            !group.servers.is_empty()
-                && name.is_at_or_below(Name::from_trusted(&group.domain))
+            !group.servers.is_empty() && name.is_at_or_below(Name::from_trusted(&group.domain))
         };
         self.groups.iter().position(holds).map(|at| at as u16)
     }

@@ -7,8 +7,8 @@ use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{FromRequest, Path as UrlPath, Query, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::{Json, Router};
 use axum::routing::get;
+use axum::{Json, Router};
 use bytes::Bytes;
 use cache::{Bits, Question};
 use cluster::Standing;
@@ -39,10 +39,39 @@ fn node(desk: &Desk) -> Result<Arc<Node>, Box<Response>> {
     desk.server.node().cloned().ok_or_else(|| Box::new(error(StatusCode::NOT_FOUND, text)))
 }
 
-async fn show(State(desk): Shared) -> Response {
-    match node(&desk) {
-        Ok(node) => Json(node.status().await).into_response(),
-        Err(response) => *response,
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StatusOf {
+    node: Option<String>,
+}
+
+/// How this node is, or another: `?node=NAME`.
+async fn show(State(desk): Shared, of: Result<Query<StatusOf>, QueryRejection>) -> Response {
+    let (node, of) = match (node(&desk), of) {
+        (Ok(node), Ok(Query(of))) => (node, of.node),
+        (Err(response), _) => return *response,
+        (_, Err(rejection)) => {
+            let text = format!("{}; accepted: node=NAME", rejection.body_text());
+            return error(StatusCode::BAD_REQUEST, text);
+        }
+    };
+    match of.filter(|name| **name != *node.own.name) {
+        None => Json(node.status().await).into_response(),
+        Some(name) => status_of(&node, &name).await,
+    }
+}
+
+async fn status_of(node: &Node, name: &str) -> Response {
+    let Some(clients) = &node.clients else {
+        return error(StatusCode::NOT_FOUND, "this node is alone");
+    };
+    let said = clients.status(name).await.map_err(|error| error.to_string());
+    let parsed = said.and_then(|text| {
+        serde_json::from_str::<Value>(&text).map_err(|_| format!("{name} did not say JSON"))
+    });
+    match parsed {
+        Ok(status) => Json(status).into_response(),
+        Err(problem) => error(StatusCode::BAD_GATEWAY, problem),
     }
 }
 
@@ -75,8 +104,7 @@ async fn owner(
         (Err(text), _) => return error(StatusCode::BAD_REQUEST, text),
         (_, Err(rejection)) => return error(StatusCode::BAD_REQUEST, rejection.body_text()),
     };
-    let question =
-        Question { name: &wire, qtype, qclass: wire::class::IN, bits: Bits::default() };
+    let question = Question { name: &wire, qtype, qclass: wire::class::IN, bits: Bits::default() };
     let mut encoded = Vec::new();
     question.encode(&mut encoded);
     let routing = node.routing.load();
@@ -192,7 +220,8 @@ pub async fn flush(State(desk): Shared, request: Request) -> Response {
         }
     }
     let is_done = nodes.values().all(|told| told.get("error").is_none());
-    let body = json!({ "name": wanted.name, "subtree": wanted.subtree, "nodes": nodes, "done": is_done });
+    let body =
+        json!({ "name": wanted.name, "subtree": wanted.subtree, "nodes": nodes, "done": is_done });
     Json(body).into_response()
 }
 
@@ -244,9 +273,8 @@ async fn read<T: serde::de::DeserializeOwned>(
 ) -> Result<T, Box<Response>> {
     // The time for the head of a request is not for its body.
     let body = timeout(REQUEST_TIME_MAX, Json::from_request(request, &())).await;
-    let body: Result<Json<T>, JsonRejection> = body.map_err(|_| {
-        Box::new(error(StatusCode::REQUEST_TIMEOUT, "the request did not end"))
-    })?;
+    let body: Result<Json<T>, JsonRejection> =
+        body.map_err(|_| Box::new(error(StatusCode::REQUEST_TIMEOUT, "the request did not end")))?;
     body.map(|Json(body)| body).map_err(|rejection| {
         let text = format!("{}; accepted: {accepted}", rejection.body_text());
         Box::new(error(StatusCode::BAD_REQUEST, text))

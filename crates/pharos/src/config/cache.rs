@@ -153,9 +153,16 @@ impl Checks {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let workers = self.in_file("cache.workers", spec.workers);
         let range = 1..=1usize << 32;
-        let limits = |checks: &mut Self, what: &str, entries: Option<usize>, default: usize, bytes: Option<usize>| {
-            let entries =
-                checks.within(&format!("cache.{what}_entries"), entries.unwrap_or(default), range.clone());
+        let limits = |checks: &mut Self,
+                      what: &str,
+                      entries: Option<usize>,
+                      default: usize,
+                      bytes: Option<usize>| {
+            let entries = checks.within(
+                &format!("cache.{what}_entries"),
+                entries.unwrap_or(default),
+                range.clone(),
+            );
             let bytes = bytes.unwrap_or(entries.saturating_mul(ENTRY_LEN));
             Limits {
                 entries,
@@ -174,9 +181,9 @@ impl Checks {
             key_file: parts.cluster.key_file,
             coordination,
             upstreams: self.upstreams(spec.upstreams.clone(), &spec.forward, has_zones),
-            upstream_per_sec: spec.upstream_rate.map(|rate| {
-                self.within("cache.upstream_rate", rate, 1.0..=1e9)
-            }),
+            upstream_per_sec: spec
+                .upstream_rate
+                .map(|rate| self.within("cache.upstream_rate", rate, 1.0..=1e9)),
             replicas: self.within("cache.replicas", spec.replicas.unwrap_or(2), 1..=16),
             placement: self.placement(spec.placement.as_deref()),
             workers: self.within_said(workers, cores.min(WORKERS_MAX), 1..=WORKERS_MAX),

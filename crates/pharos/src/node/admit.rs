@@ -51,9 +51,7 @@ impl FromStr for Network {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let failed = || {
-            format!(
-                "`{text}` is no network; accepted: 192.0.2.0/24, 2001:db8::/32, or one address"
-            )
+            format!("`{text}` is no network; accepted: 192.0.2.0/24, 2001:db8::/32, or one address")
         };
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
@@ -71,7 +69,9 @@ impl FromStr for Network {
             IpAddr::V6(own) => own.to_bits().checked_shl(bits.into()).unwrap_or(0) != 0,
         };
         if rest {
-            return Err(format!("`{text}` has bits beyond its first {bits}; accepted: zeroes there"));
+            return Err(format!(
+                "`{text}` has bits beyond its first {bits}; accepted: zeroes there"
+            ));
         }
         Ok(network)
     }
@@ -170,7 +170,11 @@ mod tests {
     fn private_networks_may_ask_and_others_may_not() {
         let mut doorkeeper = Doorkeeper::new(networks(&ALLOWED), None, [0; 16]);
         let mut check = |address: &str, expected| {
-            assert_eq!(doorkeeper.admit(address.parse().unwrap(), 0).is_ok(), expected, "{address}");
+            assert_eq!(
+                doorkeeper.admit(address.parse().unwrap(), 0).is_ok(),
+                expected,
+                "{address}"
+            );
         };
         for address in ["127.0.0.1", "10.255.0.1", "172.31.9.9", "192.168.1.1", "::1", "fd00::1"] {
             check(address, true);

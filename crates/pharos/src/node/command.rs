@@ -21,6 +21,9 @@ pub enum CacheCommand {
     },
     /// Show how a node is doing
     Stats {
+        /// Another node of the cluster than the one asked
+        #[arg(long, value_name = "NAME")]
+        node: Option<String>,
         #[command(flatten)]
         socket: Socket,
     },
@@ -73,7 +76,12 @@ pub fn run(command: CacheCommand) -> Result<u8, String> {
                 file.display()
             ));
         }
-        CacheCommand::Stats { socket } => socket.print(&socket.get("/v1/cache")?, show_stats)?,
+        CacheCommand::Stats { node, socket } => {
+            let of = node.map_or(String::new(), |node| {
+                format!("?node={}", utf8_percent_encode(&node, NON_ALPHANUMERIC))
+            });
+            socket.print(&socket.get(&format!("/v1/cache{of}"))?, show_stats)?;
+        }
         CacheCommand::Members { socket } => {
             socket.print(&socket.get("/v1/cache/members")?, show_members)?;
         }
@@ -155,7 +163,8 @@ fn show_stats(out: &mut Output, node: &Value) -> io::Result<()> {
     )?;
     let total = |key: &str| node["totals"][key].as_u64().unwrap_or_default();
     let questions = total("questions").max(1);
-    let share = |count: u64| format!("{count:>12}  {:>5.1} %", count as f64 * 100.0 / questions as f64);
+    let share =
+        |count: u64| format!("{count:>12}  {:>5.1} %", count as f64 * 100.0 / questions as f64);
     for (name, key) in [
         ("answered from L1", "l1_hits"),
         ("answered from own L2", "l2_hits"),

@@ -20,21 +20,20 @@ mod streams;
 mod worker;
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use cache::cell::Flush;
 use cache::Counts;
+use cache::cell::Flush;
 use cluster::{Member, Routing};
 use rustix::fd::OwnedFd;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::config::CacheConfig;
 use crate::coordination::Coordinator;
-use crate::peers::PeerClients;
+use crate::peers::{PeerClients, RefusalCounters, ServerCounters};
 
 pub use command::{CacheCommand, run as run_command};
 pub use report::{CellReport, EntryReport, metrics};
@@ -88,13 +87,16 @@ impl CellHandle {
 /// A node, for the async side.
 #[derive(Debug)]
 pub struct Node {
-    pub config: CacheConfig,
     pub own: Member,
     pub cells: Vec<CellHandle>,
     pub routing: Arc<ArcSwap<Routing>>,
     pub coordinator: Coordinator,
     /// The other members; a node that is alone has none.
     pub clients: Option<Arc<PeerClients>>,
+    /// Datagrams that were refused: by each cell, and by gossip.
+    refusals: Vec<Arc<RefusalCounters>>,
+    /// What was refused over connections.
+    strangers: OnceLock<Arc<ServerCounters>>,
     /// The next cell that a connection's question goes to.
     turn: AtomicUsize,
 }
@@ -107,10 +109,7 @@ impl Node {
     }
 
     /// Asks every cell; `None` for those that have too much to do or are gone.
-    pub async fn ask_all<T>(
-        &self,
-        make: impl Fn(oneshot::Sender<T>) -> Command,
-    ) -> Vec<Option<T>> {
+    pub async fn ask_all<T>(&self, make: impl Fn(oneshot::Sender<T>) -> Command) -> Vec<Option<T>> {
         let mut answers = Vec::new();
         for cell in &self.cells {
             let (done, answer) = oneshot::channel();

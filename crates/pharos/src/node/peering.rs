@@ -54,7 +54,8 @@ impl Outside {
     }
 
     pub fn set_members(&mut self, view: &View) {
-        let names = view.members().iter().map(|member| (name_tag(&member.name), member.name.clone()));
+        let names =
+            view.members().iter().map(|member| (name_tag(&member.name), member.name.clone()));
         self.names = names.collect();
     }
 
@@ -210,7 +211,9 @@ impl Node {
         let done: Vec<usize> = removed.into_iter().flatten().collect();
         match done.len() == cells {
             true => Ok(done.iter().map(|removed| *removed as u64).sum()),
-            false => Err(format!("{} of {cells} cells did not answer; try again", cells - done.len())),
+            false => {
+                Err(format!("{} of {cells} cells did not answer; try again", cells - done.len()))
+            }
         }
     }
 }

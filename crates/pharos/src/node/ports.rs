@@ -87,7 +87,7 @@ mod tests {
     fn places_keep_their_ports_until_they_are_renewed() {
         let mut ports = Ports::new();
         let to = SocketAddr::from(([127, 0, 0, 1], 53));
-        let mut port = |ports: &mut Ports, place| {
+        let port = |ports: &mut Ports, place| {
             let (socket, is_new) = ports.get(place, to).unwrap();
             (socket.local_addr().unwrap().port(), is_new)
         };

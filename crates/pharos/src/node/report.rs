@@ -1,5 +1,6 @@
 //! How a node is, for people and machines.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cache::answer::{Answer, Kind};
@@ -11,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::{Command, Node};
 use crate::metrics::Page;
+use crate::peers::Refusal;
 
 /// How one cell is.
 #[derive(Clone, Debug)]
@@ -158,8 +160,12 @@ impl Node {
 }
 
 fn cell_json((cell, report): (&super::CellHandle, &Option<CellReport>)) -> Value {
-    let counts: serde_json::Map<String, Value> =
-        cell.counts.list().into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
+    let counts: serde_json::Map<String, Value> = cell
+        .counts
+        .list()
+        .into_iter()
+        .map(|(name, count)| (name.to_owned(), count.into()))
+        .collect();
     let Some(CellReport { sizes, upstreams, .. }) = report else {
         return json!({ "counts": counts, "busy": true });
     };
@@ -214,18 +220,54 @@ pub async fn metrics(node: &Node, page: &mut Page) {
     page.head("pharos_cache_coordination_up", "gauge", "Whether the coordination answers.");
     page.line("pharos_cache_coordination_up", &[], u8::from(node.coordinator.is_reached()));
     let peers: Vec<_> = node.cells.iter().map(|cell| &cell.counts.peer_us).collect();
-    page.histogram("pharos_cache_peer_seconds", "From asking another cell to its first word.", &[], &peers);
+    page.histogram(
+        "pharos_cache_peer_seconds",
+        "From asking another cell to its first word.",
+        &[],
+        &peers,
+    );
     let upstream: Vec<_> = node.cells.iter().map(|cell| &cell.counts.upstream_us).collect();
-    page.histogram("pharos_cache_upstream_seconds", "From asking upstream to the answer.", &[], &upstream);
+    page.histogram(
+        "pharos_cache_upstream_seconds",
+        "From asking upstream to the answer.",
+        &[],
+        &upstream,
+    );
+    refusals(page, node);
     upstream_servers(page, reports.iter().flatten().flat_map(|report| &report.upstreams));
+}
+
+/// What was refused of those who say that they are peers.
+fn refusals(page: &mut Page, node: &Node) {
+    let name = "pharos_cache_peer_refused_total";
+    page.head(name, "counter", "What came to the peer port and was refused, by reason.");
+    for refusal in Refusal::ALL {
+        let count: u64 = node.refusals.iter().map(|own| own.get(refusal)).sum();
+        page.line(name, &[("reason", refusal.name())], count);
+    }
+    let Some(strangers) = node.strangers.get() else { return };
+    for (reason, count) in [
+        ("stranger", &strangers.strangers),
+        ("connections", &strangers.connections),
+        ("message", &strangers.messages),
+    ] {
+        page.line(name, &[("reason", reason)], count.load(Ordering::Relaxed));
+    }
+    let Some(clients) = &node.clients else { return };
+    let name = "pharos_cache_peer_unsent_total";
+    page.head(name, "counter", "Messages to peers that connections did not take.");
+    let unsent = [clients.unsent(), strangers.unsent.clone()];
+    let refused: u64 = unsent.iter().map(|own| own.refused.load(Ordering::Relaxed)).sum();
+    let lost: u64 = unsent.iter().map(|own| own.lost.load(Ordering::Relaxed)).sum();
+    page.line(name, &[("reason", "full")], refused);
+    page.line(name, &[("reason", "lost")], lost);
 }
 
 fn upstream_servers<'a>(page: &mut Page, reports: impl Iterator<Item = &'a UpstreamReport>) {
     let mut servers: Vec<UpstreamReport> = Vec::new();
     for report in reports {
-        let is_it = |own: &&mut UpstreamReport| {
-            own.server == report.server && own.domain == report.domain
-        };
+        let is_it =
+            |own: &&mut UpstreamReport| own.server == report.server && own.domain == report.domain;
         match servers.iter_mut().find(is_it) {
             Some(own) => {
                 own.asked += report.asked;

@@ -1,14 +1,14 @@
 //! Starting a node, and stopping it without losing what it knows.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use cache::store::Limits;
 use cache::Counts;
+use cache::store::Limits;
 use cluster::{Member, Standing};
 use rustix::event::{EventfdFlags, eventfd};
 use tokio::runtime::Runtime;
@@ -25,8 +25,8 @@ use crate::config::{CacheConfig, Config};
 use crate::coordination::{self, Coordinator};
 use crate::counters::Via;
 use crate::peers::{
-    ClusterKey, GossipSocket, NodeTag, Opener, PeerClients, PeerServer, Recipient,
-    RefusalCounters, Sealer,
+    ClusterKey, GossipSocket, NodeTag, Opener, PeerClients, PeerServer, Recipient, RefusalCounters,
+    Sealer,
 };
 use crate::random;
 use crate::serve::Server;
@@ -71,9 +71,13 @@ pub fn start(
     };
     let session = u64::from_ne_bytes(random::octets());
     let gossip = sockets.gossip;
+    let mut refusals: Vec<Arc<RefusalCounters>> =
+        (0..own_config.workers).map(|_| Arc::default()).collect();
     let coordinator = Coordinator::start(&own_config.coordination, own.clone(), || {
-        GossipSocket::new(gossip, &key, session)
-            .map_err(|error| format!("gossip cannot start: {error}"))
+        let socket = GossipSocket::new(gossip, &key, session)
+            .map_err(|error| format!("gossip cannot start: {error}"))?;
+        refusals.push(socket.refused());
+        Ok(socket)
     })?;
     let routings = Routings {
         placement: own_config.placement,
@@ -89,7 +93,11 @@ pub fn start(
         let (commands, receiver) = sync_channel(COMMANDS_MAX);
         let bell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
             .map_err(|error| format!("cannot start: {error}"))?;
-        cells.push(CellHandle { commands, bell: Arc::new(bell), counts: Arc::new(Counts::default()) });
+        cells.push(CellHandle {
+            commands,
+            bell: Arc::new(bell),
+            counts: Arc::new(Counts::default()),
+        });
         receivers.push(receiver);
     }
     let frames = Frames { cells: cells.clone(), routing: routing.clone() };
@@ -103,17 +111,19 @@ pub fn start(
     }
     runtime.spawn(routings.follow(memberships, routing.clone(), clients.clone()));
     let node = Arc::new(Node {
-        config: own_config.clone(),
         own,
         cells: cells.clone(),
         routing: routing.clone(),
         coordinator,
         clients: clients.clone(),
+        refusals: refusals.clone(),
+        strangers: OnceLock::new(),
         turn: AtomicUsize::new(0),
     });
     if let Some(listener) = sockets.grpc {
         let service = Arc::new(Service { node: node.clone(), frames });
         let peers = PeerServer::new(&key, &node.own.name, service);
+        let _ = node.strangers.set(peers.counters());
         // It ends with the runtime.
         runtime.spawn(peers.run(listener, std::future::pending()));
     }
@@ -123,7 +133,6 @@ pub fn start(
             .map_err(|error| format!("cannot start: {error}"))?;
         runtime.spawn(tcp.clone().run(socket, door));
     }
-    let refusals = Arc::new(RefusalCounters::default());
     let mut threads = Vec::new();
     let per_cell = sockets.workers.into_iter().zip(sockets.peers).zip(receivers);
     for (number, ((listeners, peers), commands)) in per_cell.enumerate() {
@@ -135,7 +144,7 @@ pub fn start(
             peers,
             sealer: Sealer::new(&key, session, cell),
             opener: Opener::new(&key, Recipient::cell(NodeTag::of(&node.own.name), cell), session),
-            refusals: refusals.clone(),
+            refusals: refusals[number].clone(),
             doorkeeper: Doorkeeper::new(
                 own_config.allow.clone(),
                 own_config.client_per_sec,

@@ -28,11 +28,11 @@ use wire::edns::PAYLOAD_MIN;
 use wire::reply::MESSAGE_LEN_MAX;
 use wire::{DropReason, ExtendedError, Flags, OptReply, Query, Rcode, Reply, Verdict};
 
+use super::Command;
 use super::admit::{Doorkeeper, Refused};
 use super::peering::Outside;
 use super::ports::{PORTS, Ports};
 use super::report::{self, CellReport};
-use super::Command;
 use crate::config::PeerTransport;
 use crate::counters::Counters;
 use crate::peers::{NodeTag, Opener, Recipient, RefusalCounters, Sealer};
@@ -440,8 +440,7 @@ impl<'w> Desk<'w> {
         let mut out = std::mem::take(&mut self.large);
         out.resize(MESSAGE_LEN_MAX, 0);
         let verdict = self.query.read(request);
-        let opt =
-            opt_of(&self.query, &snapshot.settings, from, clock.unix_secs, Some(idle_100ms));
+        let opt = opt_of(&self.query, &snapshot.settings, from, clock.unix_secs, Some(idle_100ms));
         let refused = match self.start.doorkeeper.admit(from, clock.millis) {
             Err(Refused::Network) => Some(NOT_ALLOWED),
             Err(Refused::Rate) => Some(TOO_OFTEN),

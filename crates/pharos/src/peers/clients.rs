@@ -62,21 +62,6 @@ enum Failure {
     Refused(Status),
 }
 
-impl PeerError {
-    /// True if the member may not have heard of the call at all, or not in
-    /// time: somebody may try again.
-    pub fn is_passing(&self) -> bool {
-        use tonic::Code::{Cancelled, DeadlineExceeded, Unavailable, Unknown};
-        match &self.failure {
-            Failure::Unknown => false,
-            Failure::Late(_) => true,
-            Failure::Refused(status) => {
-                matches!(status.code(), Cancelled | DeadlineExceeded | Unavailable | Unknown)
-            }
-        }
-    }
-}
-
 impl fmt::Display for PeerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let PeerError { node, call, failure } = self;

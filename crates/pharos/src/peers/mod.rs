@@ -22,7 +22,6 @@ pub mod server;
 pub mod socket;
 pub mod steer;
 pub mod tls;
-mod window;
 
 #[cfg(test)]
 mod tests;

@@ -391,3 +391,55 @@ fn late(_: Elapsed) -> Status {
 fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio_rustls::TlsConnector;
+
+    use super::*;
+
+    /// Lets a member knock at a door with so many places left; true if it got
+    /// in.
+    async fn knock(places: usize, counters: &Arc<ServerCounters>) -> bool {
+        let (key, own) = (ClusterKey::draw(), NodeTag::of("b"));
+        let (ready, _connections) = mpsc::channel(1);
+        let config = tls::server_config(&key, own);
+        let mut door = Door::new(config, counters.clone(), ready);
+        Arc::get_mut(&mut door).unwrap().places = Arc::new(Semaphore::new(places));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let member = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let connector = TlsConnector::from(tls::client_config(&key));
+        let call = connector.connect(tls::server_name(own), member);
+        let (admitted, _called) = tokio::join!(door.admit(stream), call);
+        if admitted.is_some() {
+            assert_eq!(door.places.available_permits(), places - 1);
+            drop(admitted);
+            assert_eq!(door.places.available_permits(), places);
+            return true;
+        }
+        false
+    }
+
+    #[tokio::test]
+    async fn connections_of_members_are_bounded() {
+        let counters = Arc::<ServerCounters>::default();
+        assert!(knock(1, &counters).await);
+        assert_eq!(counters.connections.load(Ordering::Relaxed), 0);
+        assert!(!knock(0, &counters).await);
+        assert_eq!(counters.connections.load(Ordering::Relaxed), 1);
+    }
+
+    /// A silent one is given up, and counted with the strangers.
+    #[tokio::test(start_paused = true)]
+    async fn handshakes_are_bounded_in_time() {
+        let counters = Arc::<ServerCounters>::default();
+        let config = tls::server_config(&ClusterKey::draw(), NodeTag::of("b"));
+        let door = Door::new(config, counters.clone(), mpsc::channel(1).0);
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let _silent = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        assert!(door.admit(stream).await.is_none());
+        assert_eq!(counters.strangers.load(Ordering::Relaxed), 1);
+    }
+}

@@ -24,8 +24,8 @@ use crate::counters::Counters;
 use crate::fleet::{Door, Served};
 use crate::publish::{Publisher, View};
 pub use mmsg::Batch;
-pub use outbox::Outbox;
 use mmsg::{Waiter, set_int};
+pub use outbox::Outbox;
 
 /// Messages that one system call brings or takes.
 pub const BATCH_LEN: usize = 64;

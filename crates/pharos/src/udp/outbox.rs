@@ -75,8 +75,7 @@ impl Outbox {
 fn send_batch(socket: BorrowedFd<'_>, octets: &mut [u8], letters: &mut [Letter]) -> usize {
     // SAFETY: plain C structures for which all zeroes is valid.
     let mut headers: [libc::mmsghdr; BATCH_LEN] = unsafe { std::mem::zeroed() };
-    let mut vectors =
-        [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH_LEN];
+    let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH_LEN];
     for (index, letter) in letters.iter_mut().enumerate() {
         let octets = &mut octets[letter.start..letter.start + letter.len];
         vectors[index] =

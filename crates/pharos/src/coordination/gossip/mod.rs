@@ -25,8 +25,8 @@ use super::backoff::Backoff;
 use super::epoch::{Epochs, Rotation};
 use super::record::{self, Agreement};
 use super::{Coordination, Post};
+pub use line::GossipSocket;
 use line::Line;
-pub use line::{GossipSocket, MESSAGE_LEN_MAX};
 use numbering::{Numbered, number};
 
 /// How often a node gossips.
