@@ -54,7 +54,7 @@ use pending::Pendings;
 use warm::{HandoverJob, Previous};
 
 /// How long anybody waits for an answer; then it is SERVFAIL.
-const ANSWER_WITHIN: Duration = Duration::from_millis(4000);
+pub const ANSWER_WITHIN: Duration = Duration::from_millis(4000);
 /// How long clients wait before they get data past its time (RFC 8767, 5).
 const STALE_AFTER: Duration = Duration::from_millis(1800);
 /// TTL of data past its time (RFC 8767, 4).
@@ -188,7 +188,12 @@ impl Cell {
         &self.upstreams
     }
 
-    /// Entries and their octets in L1 and L2.
+    /// What it routes by.
+    pub fn routing(&self) -> &Arc<Routing> {
+        &self.routing
+    }
+
+    /// Entries and their octets in L1 and L2, and the work under way.
     pub fn sizes(&self) -> Sizes {
         Sizes {
             l1_entries: self.l1.len(),
@@ -198,6 +203,9 @@ impl Cell {
             l2_bytes: self.l2.bytes(),
             l2_evicted: self.l2.evicted(),
             pending: self.pendings.len(),
+            requests: self.requests.len(),
+            flights: self.flights.len(),
+            timers: self.timers.len(),
             handover_left: self.handover_left(),
         }
     }
@@ -285,6 +293,11 @@ pub struct Sizes {
     pub l2_bytes: usize,
     pub l2_evicted: u64,
     pub pending: usize,
+    /// Questions that other cells were asked and have not answered.
+    pub requests: usize,
+    /// Questions on their way upstream.
+    pub flights: usize,
+    pub timers: usize,
     /// Places of L2 still to be looked at for new owners.
     pub handover_left: usize,
 }
