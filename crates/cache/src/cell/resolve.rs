@@ -217,7 +217,12 @@ impl Cell {
         match refusal {
             Refusal::Truncated => {
                 self.counts.upstream_truncated.add(1);
-                self.ask_again_over_stream(now, flight, effects);
+                let is_stream = self.flights.get(flight).is_some_and(|own| own.port.is_none());
+                match is_stream {
+                    // It has no room for more: asking again brings the same.
+                    true => self.pass_server(now, flight, effects),
+                    false => self.ask_again_over_stream(now, flight, effects),
+                }
             }
             Refusal::WrongCase | Refusal::WrongId | Refusal::WrongQuestion => {
                 self.counts.upstream_mismatched.add(1);
