@@ -121,6 +121,8 @@ pub struct Cell {
     /// How this cell's frames start.
     head: FrameHead,
     peers: Peers,
+    /// A timer is set to probe those that are suspected.
+    is_probing: bool,
     previous: Vec<Previous>,
     handover: Option<HandoverJob>,
     timers: BinaryHeap<Reverse<(Moment, Due)>>,
@@ -165,6 +167,7 @@ impl Cell {
             own: None,
             head: FrameHead { tag: 0, from: cluster::name_tag(&config.name) },
             peers: Peers::default(),
+            is_probing: false,
             previous: Vec::new(),
             handover: None,
             timers: BinaryHeap::new(),

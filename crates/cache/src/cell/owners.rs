@@ -208,20 +208,28 @@ impl Cell {
             let Some(own) = self.requests.get(request).copied() else { continue };
             self.counts.peer_silent.add(1);
             if self.peers.by_hash(own.peer).is_some_and(|peer| peer.note_silence()) {
-                self.set_timer(now + PROBE_EVERY, Due::Probes);
+                self.start_probing(now + PROBE_EVERY);
             }
+        }
+    }
+
+    /// Sees to it that those who are suspected are probed, from `moment` on.
+    pub(super) fn start_probing(&mut self, moment: Moment) {
+        if !std::mem::replace(&mut self.is_probing, true) {
+            self.set_timer(moment, Due::Probes);
         }
     }
 
     /// Probes the members that are suspected.
     pub(super) fn probe(&mut self, now: Moment, effects: &mut Effects) {
+        self.is_probing = false;
         let suspects = self.peers.iter().filter(|peer| peer.is_suspect);
         let addresses: Vec<CellAddress> = suspects.map(|peer| peer.cell(0)).collect();
         for &address in &addresses {
             effects.say(self.head, address, &Message::Ping { request: 0 });
         }
         if !addresses.is_empty() {
-            self.set_timer(now + PROBE_EVERY, Due::Probes);
+            self.start_probing(now + PROBE_EVERY);
         }
     }
 

@@ -81,7 +81,7 @@ impl Cell {
         let share = 1.0 / (nodes * f64::from(self.config.cells.max(1)));
         self.budget.set(self.config.upstream_per_sec.map(|all| all * share));
         if self.peers.iter().any(|peer| peer.is_suspect) {
-            self.set_timer(now, Due::Probes);
+            self.start_probing(now);
         }
         std::mem::replace(&mut self.routing, routing)
     }
