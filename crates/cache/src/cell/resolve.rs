@@ -196,7 +196,8 @@ impl Cell {
             id: own.id,
             name_as_sent: &own.name,
             question: pending.question(),
-            exact_case: true,
+            // Nobody can guess his way into a connection.
+            exact_case: own.port.is_some(),
         };
         match Answer::from_upstream(octets, &asked, &self.config.ttl, now) {
             Ok(answer) => {
