@@ -16,6 +16,8 @@ use crate::upstream::{Address, Flight, ServerId, Turn};
 
 /// Times that a question is sent upstream at the most, to whichever servers.
 const SENDS_MAX: u8 = 6;
+/// How much longer than a datagram a connection takes: it has to be made first.
+const STREAM_PATIENCE: u32 = 3;
 /// Answers that came to the right port with the right id but were not the
 /// answer: somebody guesses. The next question goes over a connection.
 const STRANGERS_MAX: u32 = 4;
@@ -115,7 +117,8 @@ impl Cell {
         let pending = self.pendings.get_mut(id)?;
         let own = self.upstreams.server_mut(server);
         own.asked += 1;
-        pending.step_at = now + own.patience();
+        let trips = if port.is_some() { 1 } else { STREAM_PATIENCE };
+        pending.step_at = now + own.patience() * trips;
         let with_edns = !own.without_edns;
         let random = &mut self.random;
         let (mut bits, mut left) = (0u64, 0);
