@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Cell;
 use super::ask::is_old;
 use super::effects::Effects;
-use super::pending::{PeerWaiter, WAITERS_MAX, Waiter};
+use super::pending::{PeerWaiter, Step, WAITERS_MAX, Waiter};
 use super::reply::{OWNER_FAILED, Source};
 use crate::answer::{Answer, Kind};
 use crate::peer::{CellAddress, FrameHead, Manner, Message};
@@ -220,8 +220,17 @@ impl Cell {
         for place in pending.requests.iter_mut().filter(|place| **place == Some(request)) {
             *place = None;
         }
-        self.step(now, own.pending, effects);
-        self.schedule(own.pending);
+        let is_over = match pending.step {
+            Step::Owners { .. } => true,
+            // Others who owned it may still know.
+            Step::Previous => pending.requests.iter().all(Option::is_none),
+            // It went on without this cell.
+            Step::Turn | Step::Upstream { .. } => false,
+        };
+        if is_over {
+            self.step(now, own.pending, effects);
+            self.schedule(own.pending);
+        }
     }
 
     /// An entry to keep.
