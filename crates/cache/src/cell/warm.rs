@@ -86,7 +86,7 @@ impl Cell {
         std::mem::replace(&mut self.routing, routing)
     }
 
-    /// Asks the cell that owned a question before what it still knows; false
+    /// Asks the cells that owned a question before what they still know; false
     /// if there is none to ask.
     pub(super) fn ask_former(&mut self, now: Moment, id: Id, effects: &mut Effects) -> bool {
         let Some(pending) = self.pendings.get(id) else { return false };
@@ -94,28 +94,37 @@ impl Cell {
         if pending.is_refresh {
             return false;
         }
-        let Some(target) = self.former_owner(now, &pending.question) else { return false };
-        if let Some(pending) = self.pendings.get_mut(id) {
-            pending.step = Step::Previous;
+        let mut formers = self.former_owners(now, &pending.question);
+        let Some(pending) = self.pendings.get_mut(id) else { return false };
+        formers.truncate(pending.requests.iter().filter(|place| place.is_none()).count());
+        if formers.is_empty() {
+            return false;
         }
-        self.ask_cell(now, id, target, Manner::Peek, effects);
+        pending.step = Step::Previous;
+        for former in formers {
+            self.ask_cell(now, id, former, Manner::Peek, effects);
+        }
         true
     }
 
-    fn former_owner(&self, now: Moment, question: &[u8]) -> Option<Target> {
-        let previous = self.previous.iter().filter(|previous| previous.until > now);
-        let mut owners = previous.flat_map(|Previous { routing, .. }| {
+    /// Of each former routing the cell to ask. One of them alone would not do:
+    /// what nobody asked for between two changes is where it was before both.
+    fn former_owners(&self, now: Moment, question: &[u8]) -> Vec<Target> {
+        let mut formers = Vec::with_capacity(PREVIOUS_MAX);
+        for Previous { routing, until } in &self.previous {
             let slot = routing.slot(question);
-            routing.owners(slot).iter().filter_map(move |&member| {
+            let mut owners = routing.owners(slot).iter().filter_map(|&member| {
                 let former = &routing.view().members()[member as usize];
                 let member = self.routing.index_of(&former.name)?;
                 let peer = self.peers.get(member);
                 // Its next self has nothing.
                 let is_there = peer.incarnation == former.incarnation && !peer.is_suspect;
                 is_there.then(|| self.target(member, slot))
-            })
-        });
-        owners.find(|target| !self.is_here(*target))
+            });
+            let owner = owners.find(|target| !self.is_here(*target));
+            formers.extend(owner.filter(|owner| *until > now && !formers.contains(owner)));
+        }
+        formers
     }
 
     /// Sends a new entry to the others that keep it.
