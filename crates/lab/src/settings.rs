@@ -27,7 +27,7 @@ pub enum Kind {
 }
 
 /// What a seed decides before a world begins.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub seed: u64,
     pub kind: Kind,

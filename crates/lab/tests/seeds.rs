@@ -17,15 +17,18 @@ fn number(variable: &str) -> Option<u64> {
 
 fn check(outcome: &Outcome) -> Result<(), String> {
     let Some(violation) = &outcome.violation else { return Ok(()) };
-    let Outcome { seed, kind, tail, .. } = outcome;
-    Err(format!("{tail}\nseed {seed} ({kind:?}): {violation}\nagain: LAB_SEED={seed}\n"))
+    let Outcome { settings, tail, tally, .. } = outcome;
+    let (seed, kind) = (settings.seed, settings.kind);
+    Err(format!(
+        "{tail}\n{settings:?}\n{tally:?}\nseed {seed} ({kind:?}): {violation}\nagain: LAB_SEED={seed}\n"
+    ))
 }
 
 fn run_part(part: u64) {
     if let Some(seed) = number("LAB_SEED") {
         if seed % PARTS == part {
             let outcome = lab::run(seed, None);
-            println!("{}\nseed {seed}: {:?}", outcome.tail, outcome.tally);
+            println!("{}\n{:?}\n{:?}", outcome.tail, outcome.settings, outcome.tally);
             check(&outcome).unwrap_or_else(|what| panic!("{what}"));
         }
         return;

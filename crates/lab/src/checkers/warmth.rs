@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::ledger::{Early, Ledger};
 use super::{Checker, Event};
-use crate::names::Names;
+use crate::names::{Names, text_form};
 use crate::queue::Micros;
 
 /// Of a thousand questions of clients, those that may go upstream although the
@@ -12,6 +12,9 @@ use crate::queue::Micros;
 const REASKED_PER_MILLE: u64 = 4;
 /// And as many in any case: single ones between the views of two nodes.
 const REASKED_MIN: u64 = 2;
+
+/// Of these that are shown.
+const EXAMPLES_MAX: usize = 20;
 
 /// While members come and go in good order, and while the key rotates, next to
 /// nothing is asked upstream that some node still knows.
@@ -22,7 +25,8 @@ pub struct Warmth {
     is_calm: bool,
     asked: u64,
     reasked: u64,
-    last: Option<Early>,
+    /// The first of them.
+    examples: Vec<String>,
 }
 
 impl Warmth {
@@ -33,7 +37,7 @@ impl Warmth {
             is_calm: false,
             asked: 0,
             reasked: 0,
-            last: None,
+            examples: Vec::new(),
         }
     }
 }
@@ -56,19 +60,24 @@ impl Checker for Warmth {
             && !self.is_calm
         {
             self.reasked += 1;
-            self.last = Some(early);
+            if let Event::Consulted { cell, heard, .. } = event
+                && self.examples.len() < EXAMPLES_MAX
+            {
+                let name = text_form(&heard.name);
+                self.examples.push(format!("{name} type {} by {cell}, {early:?}", heard.qtype));
+            }
         }
         Ok(())
     }
 
     fn finish(&mut self) -> Result<(), String> {
-        let Warmth { asked, reasked, last, .. } = self;
+        let Warmth { asked, reasked, examples, .. } = self;
         let may = (*asked * REASKED_PER_MILLE / 1000).max(REASKED_MIN);
         if *reasked <= may {
             return Ok(());
         }
         Err(format!(
-            "of {asked} questions {reasked} went upstream that were known; the last: {last:?}"
+            "of {asked} questions {reasked} went upstream that were known: {examples:#?}"
         ))
     }
 }

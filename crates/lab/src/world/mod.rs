@@ -34,8 +34,7 @@ const HAPPENINGS_MAX: u64 = 3_000_000;
 /// What came of a world.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    pub seed: u64,
-    pub kind: Kind,
+    pub settings: Settings,
     /// The first property that did not hold.
     pub violation: Option<Violation>,
     /// Equal if the same happened.
@@ -259,8 +258,7 @@ impl World {
             self.violation = self.checkers.finish();
         }
         Outcome {
-            seed: self.settings.seed,
-            kind: self.settings.kind,
+            settings: self.settings,
             violation: self.violation,
             trace: self.trace.hash(),
             tail: self.trace.tail(),
@@ -306,10 +304,10 @@ fn draw_servers(kind: Kind, chance: &mut Chance) -> Vec<Server> {
     let count = chance.among(1..4) as u8;
     (0..count)
         .map(|at| {
-            let least = chance.among(500..10 * MILLI);
+            let least = chance.among(500..22 * MILLI);
             Server {
                 address: SocketAddr::from(([192, 0, 2, at + 1], 53)),
-                latency_us: least..least + chance.among(1..2 * MILLI),
+                latency_us: least..least + chance.among(1..3 * MILLI),
                 lowers_case: kind == Kind::Chaos && chance.happens(100),
             }
         })
