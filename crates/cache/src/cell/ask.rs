@@ -247,6 +247,14 @@ impl Cell {
         if !is_wanted {
             return;
         }
+        // Others may have made this cell renew it before.
+        let renewed = self.l2.peek(hash, |answer| answer.is_for(question)).cloned();
+        let renewed = renewed.filter(|own| {
+            own.is_fresh(now) && !is_old(own, now) && !self.flushes.covers(own)
+        });
+        if let Some(answer) = renewed {
+            return self.keep_in_l1(hash, &answer);
+        }
         self.counts.prefetches.add(1);
         let id = self.add_pending(now, hash, question, None, None);
         if let Some(pending) = self.pendings.get_mut(id) {
