@@ -185,10 +185,9 @@ impl Cell {
     /// Lets one more wait for a pending question.
     pub(super) fn join(&mut self, now: Moment, id: Id, waiter: Waiter, stale: Option<Arc<Answer>>) {
         let Some(pending) = self.pendings.get_mut(id) else { return };
-        // Nobody waits longer because others come.
-        if pending.waiters.is_empty() {
-            pending.ends_at = now + ANSWER_WITHIN;
-        }
+        // It ends when it would have ended: who came first must not wait longer
+        // because others came, and what has used up its tries must give way to
+        // a new beginning.
         pending.waiters.push(waiter);
         if pending.stale.is_none() {
             pending.stale = stale;
