@@ -6,13 +6,14 @@ PHAROS := $(CURDIR)/target/release/pharos
 export PHAROS_BIN := $(PHAROS)
 
 .PHONY: help run build test lint conformance bench bench-authority bench-reload \
-        bench-answers bench-instructions bench-shuffle bench-cache prove-shards fuzz clean
+        bench-answers bench-instructions bench-shuffle bench-cache prove-shards lab fuzz clean
 
 help:
 	@echo "make run                start pharos dev: sample zones on loopback"
 	@echo "make test               formatting, lints, every test"
 	@echo "make conformance        100,000 questions to Pharos, Knot, NSD and BIND; real clients"
 	@echo "make prove-shards       all shards of the two full designs: no three workers twice"
+	@echo "make lab [SEEDS=5000]   simulated clusters of caches, one for each seed"
 	@echo "make bench              all benchmarks: bench-{authority,reload,answers,instructions,shuffle,cache}"
 	@echo "make fuzz [SECONDS=60]  every fuzz target for a bounded time"
 
@@ -70,6 +71,12 @@ bench-cache: build
 prove-shards:
 	scripts/need build
 	$(CARGO) test --release --locked -p shuffle --test full_designs -- --ignored --nocapture --test-threads 1
+
+# LAB_SEED=7 runs the world of one seed, with its trace.
+SEEDS ?= 5000
+lab:
+	scripts/need build
+	LAB_SEEDS=$(SEEDS) $(CARGO) test --release --locked -p lab --test seeds -- --nocapture
 
 SECONDS ?= 60
 fuzz:

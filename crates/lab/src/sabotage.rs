@@ -2,6 +2,8 @@
 //! has to find. None is in the engine: what it does stays as it is, and the
 //! world lies about it or to it.
 
+use crate::settings::Kind;
+
 /// What is wrong with the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
@@ -22,30 +24,31 @@ pub enum Sabotage {
     LateReply,
     /// Upstream servers see a question twice.
     DoubledQuestion,
-    /// A node is not told of the last view.
-    WithheldView,
+    /// A node is never told of another view.
+    WithheldViews,
     /// A forger knows port, id and letters.
     PerfectForgery,
-    /// A cell is not woken any more once it has work under way.
-    StoppedTimers,
+    /// Somebody asks whom nobody sees, when cells should be at rest.
+    UnseenQuestion,
     /// Neither handovers nor questions to former owners arrive.
     LostHandover,
 }
 
 impl Sabotage {
-    /// Every sabotage with the checker that must find it.
-    pub const ALL: [(Sabotage, &str); 12] = [
-        (Sabotage::AlteredReply, "replies"),
-        (Sabotage::NeedlessFailure, "replies"),
-        (Sabotage::EmptiedFailure, "replies"),
-        (Sabotage::SlowClock, "replies"),
-        (Sabotage::LostReply, "deadline"),
-        (Sabotage::DoubledReply, "deadline"),
-        (Sabotage::LateReply, "deadline"),
-        (Sabotage::DoubledQuestion, "once"),
-        (Sabotage::WithheldView, "agreement"),
-        (Sabotage::PerfectForgery, "forgery"),
-        (Sabotage::StoppedTimers, "bounds"),
-        (Sabotage::LostHandover, "warmth"),
+    /// Every sabotage with the checker that must find it, and the kind of world
+    /// in which it can.
+    pub const ALL: [(Sabotage, &str, Kind); 12] = [
+        (Sabotage::AlteredReply, "replies", Kind::Calm),
+        (Sabotage::NeedlessFailure, "replies", Kind::Calm),
+        (Sabotage::EmptiedFailure, "replies", Kind::Calm),
+        (Sabotage::SlowClock, "replies", Kind::Calm),
+        (Sabotage::LostReply, "deadline", Kind::Calm),
+        (Sabotage::DoubledReply, "deadline", Kind::Calm),
+        (Sabotage::LateReply, "deadline", Kind::Calm),
+        (Sabotage::DoubledQuestion, "once", Kind::Calm),
+        (Sabotage::WithheldViews, "agreement", Kind::Orderly),
+        (Sabotage::PerfectForgery, "forgery", Kind::Calm),
+        (Sabotage::UnseenQuestion, "bounds", Kind::Calm),
+        (Sabotage::LostHandover, "warmth", Kind::Orderly),
     ];
 }

@@ -76,8 +76,6 @@ impl Checker for Warmth {
         if *reasked <= may {
             return Ok(());
         }
-        Err(format!(
-            "of {asked} questions {reasked} went upstream that were known: {examples:#?}"
-        ))
+        Err(format!("of {asked} questions {reasked} went upstream that were known: {examples:#?}"))
     }
 }

@@ -11,16 +11,19 @@ use crate::checkers::Event;
 use crate::inquiry::{Inquiry, Wish};
 use crate::message::Message;
 use crate::names::text_form;
-use crate::node::CellId;
+use crate::node::{CellId, Node};
 use crate::sabotage::Sabotage;
 use crate::settings::{MILLI, SECOND};
 
 /// Clients that ask the same at about the same time.
 const BURST: std::ops::Range<u64> = 10..60;
+/// And now and then far more.
+const GREAT_BURST: u64 = 300;
+const GREAT_PER_MILLE: u32 = 60;
 const BURST_EVERY: std::ops::Range<u64> = SECOND..4 * SECOND;
 /// Clients that ask again over a connection when a reply is cut off.
 const RETRY_PER_MILLE: u32 = 700;
-/// Where the data of a reply surely begins, to alter it.
+/// By how much a reply is held back that is to be too late.
 const LATE: u64 = 5 * SECOND;
 
 impl World {
@@ -41,7 +44,11 @@ impl World {
         self.queue.add(self.now + pause, Happening::Burst);
         let Some(name) = self.draw_name() else { return };
         let wish = Wish::draw(name, &mut self.chance);
-        for _ in 0..self.chance.among(BURST) {
+        let count = match self.chance.happens(GREAT_PER_MILLE) {
+            true => GREAT_BURST,
+            false => self.chance.among(BURST),
+        };
+        for _ in 0..count {
             if let Some(to) = self.draw_cell() {
                 let at = self.now + self.chance.among(0..5 * MILLI);
                 self.queue.add(at, Happening::Ask { to, wish, over_stream: false });
@@ -87,9 +94,15 @@ impl World {
             format_args!("{to} is asked #{number} {text} type {qtype} bits {bits}"),
         );
         self.show(&Event::Asked(&inquiry));
+        self.put(&inquiry);
+    }
+
+    /// Puts a question to its cell.
+    fn put(&mut self, inquiry: &Inquiry) {
+        let (number, to) = (inquiry.number, inquiry.to);
         let verdict = self.query.read(&inquiry.octets);
         assert_eq!(verdict, Verdict::Answer, "clients ask well-formed questions");
-        let (asker, from) = address(&inquiry);
+        let (asker, from) = address(inquiry);
         let ask = Ask {
             query: &self.query,
             request: &inquiry.octets,
@@ -113,6 +126,17 @@ impl World {
         }
         self.out = out;
         self.take_effects(to);
+    }
+
+    /// Somebody asks whom no checker sees.
+    pub(super) fn ask_unseen(&mut self) {
+        let node = self.nodes.iter().position(Node::is_up).expect("one node is always up");
+        let name = self.names.len() - 1;
+        let wish = Wish { name, qtype: wire::rtype::TXT, bits: Default::default() };
+        let (number, to) = (self.inquiries.len() as u64, CellId { node, cell: 0 });
+        let name = self.names.get(name);
+        let inquiry = Inquiry::draw((number, self.now), to, wish, name, false, &mut self.chance);
+        self.put(&inquiry);
     }
 
     /// A reply leaves its node.

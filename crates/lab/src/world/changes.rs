@@ -170,6 +170,9 @@ impl World {
 
     /// Cells are looked at.
     fn rest(&mut self) {
+        if self.sabotages(Sabotage::UnseenQuestion) {
+            self.ask_unseen();
+        }
         for node in 0..self.nodes.len() {
             for cell in 0..self.nodes[node].cells.len() {
                 let running = &self.nodes[node].cells[cell].cell;
@@ -195,14 +198,13 @@ impl World {
     /// Tells all nodes of a new view, if there is one.
     fn publish(&mut self) {
         let Some(told) = self.service.publish() else { return };
-        let is_withheld = self.is_healed && self.sabotages(Sabotage::WithheldView);
         for (at, node) in self.nodes.iter().enumerate() {
             let delay = match self.settings.kind {
                 Kind::Chaos => self.chance.weigh(&[(8, 50), (3, 500), (1, 2_000)]),
                 _ => 50,
             };
             let first = self.now + self.chance.among(MILLI..delay * MILLI);
-            if is_withheld && at == self.settings.nodes_max - 1 {
+            if self.sabotage == Some(Sabotage::WithheldViews) && at == 0 {
                 continue;
             }
             for cell in 0..node.cells.len() {

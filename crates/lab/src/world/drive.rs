@@ -26,9 +26,6 @@ impl World {
             return;
         }
         running.wakes_at = None;
-        if self.sabotage == Some(Sabotage::StoppedTimers) && id == (CellId { node: 0, cell: 0 }) {
-            return;
-        }
         running.cell.tick(moment, &mut self.effects);
         self.take_effects(id);
     }
@@ -126,7 +123,7 @@ impl World {
         let octets = &parcel.octets;
         self.trace.note(self.now, format_args!("{from} says to {to}: {}", summary(octets)));
         self.show(&Event::Framed { from, to, octets });
-        if self.sabotage == Some(Sabotage::LostHandover) && has_peek(octets) {
+        if self.loses_handovers() && has_peek(octets) {
             return;
         }
         let arrivals = match is_bulky {
@@ -142,13 +139,17 @@ impl World {
         let Some(node) = self.nodes.iter().position(|node| node.name == handover.to) else {
             return;
         };
-        if self.sabotage == Some(Sabotage::LostHandover) {
+        if self.loses_handovers() {
             return;
         }
         if let Some(at) = self.network.stream(self.now, from.node, node) {
             let to = CellId { node, cell: handover.cell as usize };
             self.queue.add(at, Happening::Handover { to, octets: handover.octets.clone() });
         }
+    }
+
+    fn loses_handovers(&self) -> bool {
+        self.sabotage == Some(Sabotage::LostHandover) && !self.is_healed
     }
 
     /// Sees to it that a cell is woken when it wants to be.

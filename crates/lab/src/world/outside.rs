@@ -43,7 +43,8 @@ impl World {
         self.trace.note_octets(octets);
         let event = Event::Consulted { cell: from.cell, heard: &heard, over_stream };
         self.show(&event);
-        if !over_stream && self.sabotages(Sabotage::DoubledQuestion) {
+        let is_kept = self.names.find(&heard.name).is_some_and(|name| name.behaviour.is_kept());
+        if !over_stream && is_kept && self.sabotages(Sabotage::DoubledQuestion) {
             self.show(&event);
         }
         let is_aimed = self.settings.has_forger && self.chance.happens(FORGED_PER_MILLE);
