@@ -61,7 +61,9 @@ impl Cell {
         let warm = if is_same_key { WARM_VIEW } else { WARM_KEY };
         self.previous.retain(|previous| previous.until > now);
         self.previous.insert(0, Previous { routing: before.clone(), until: now + warm });
-        self.previous.truncate(PREVIOUS_MAX);
+        if self.previous.len() > PREVIOUS_MAX {
+            self.forget_one_previous();
+        }
         if is_same_key && !self.l2.is_empty() {
             let job = HandoverJob { before, cursor: 0, is_second_pass: false, sent: 0 };
             // One that was under way begins again: its newcomers may not have
@@ -70,6 +72,18 @@ impl Cell {
                 self.set_timer(now, Due::Handover);
             }
         }
+    }
+
+    /// Forgets the oldest of the former routings that share their key with
+    /// another. The last one under a key leads to what no other leads to.
+    fn forget_one_previous(&mut self) {
+        let key_of = |previous: &Previous| previous.routing.epoch().number;
+        let is_newer_there = |at: usize| {
+            let key = key_of(&self.previous[at]);
+            self.previous[..at].iter().any(|newer| key_of(newer) == key)
+        };
+        let oldest = (0..self.previous.len()).rfind(|at| is_newer_there(*at));
+        self.previous.remove(oldest.unwrap_or(self.previous.len() - 1));
     }
 
     /// Takes a routing; returns the one before.

@@ -115,10 +115,11 @@ impl World {
     }
 
     fn send(&mut self, from: CellId, parcel: &Parcel, is_bulky: bool) {
-        let Some(node) = self.nodes.iter().position(|node| node.address == parcel.to) else {
+        let Some(node) = self.nodes.iter().position(|node| node.address == parcel.to.address)
+        else {
             return;
         };
-        let to = CellId { node, cell: parcel.cell as usize };
+        let to = CellId { node, cell: parcel.to.cell as usize };
         self.tally.frames += 1;
         let octets = &parcel.octets;
         self.trace.note(self.now, format_args!("{from} says to {to}: {}", summary(octets)));
