@@ -89,7 +89,7 @@ impl Node {
         }
     }
 
-    /// Starts its cells.
+    /// Starts its cells, which go by what was told first.
     pub fn start(&mut self, told: &Told, config: &Config, mut seed: impl FnMut() -> [u8; 32]) {
         self.is_leaving = false;
         self.cells = (0..self.count)

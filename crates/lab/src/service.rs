@@ -18,6 +18,8 @@ pub struct Told {
 pub struct Service {
     members: BTreeMap<Arc<str>, Member>,
     epoch: Epoch,
+    /// The epoch before.
+    former: Option<Epoch>,
     placement: Placement,
     replicas: usize,
     is_stalled: bool,
@@ -34,7 +36,16 @@ impl Service {
         let epoch = Epoch { number: 1, key };
         let all = members.values().cloned().collect();
         let told = Told { number: 1, routing: routing(1, all, placement, replicas, epoch) };
-        Service { members, epoch, placement, replicas, is_stalled: false, has_news: false, told }
+        Service {
+            members,
+            epoch,
+            former: None,
+            placement,
+            replicas,
+            is_stalled: false,
+            has_news: false,
+            told,
+        }
     }
 
     /// A member comes, or comes back as another self.
@@ -61,6 +72,7 @@ impl Service {
 
     /// Another key from now on.
     pub fn rotate(&mut self, key: HashKey) {
+        self.former = Some(self.epoch);
         self.epoch = Epoch { number: self.epoch.number + 1, key };
         self.has_news = true;
     }
@@ -99,6 +111,14 @@ impl Service {
     /// What nodes were told last.
     pub fn told(&self) -> &Told {
         &self.told
+    }
+
+    /// The same members under the key before, for newcomers: entries that were
+    /// not asked for since are still where they were then.
+    pub fn told_before(&self) -> Option<Told> {
+        let epoch = self.former?;
+        let members = self.told.routing.view().members().to_vec();
+        Some(Told { number: 0, routing: routing(0, members, self.placement, self.replicas, epoch) })
     }
 
     /// What a node goes by that never heard of anybody else.

@@ -105,8 +105,16 @@ impl World {
             true => self.service.alone(node.member()),
             false => self.service.told().clone(),
         };
+        let before = self.service.told_before().filter(|_| !self.service.is_stalled());
         let chance = &mut self.chance;
-        node.start(&told, &self.config, || chance.octets());
+        node.start(before.as_ref().unwrap_or(&told), &self.config, || chance.octets());
+        let life = node.incarnation;
+        if before.is_some() {
+            for cell in 0..node.cells.len() {
+                self.show_view(CellId { node: at, cell }, life, told.clone());
+            }
+        }
+        let node = &mut self.nodes[at];
         // Who crashed and comes back does not wait until all is in order.
         node.is_open = self.settings.kind == Kind::Chaos;
         self.service.register(node.member());

@@ -54,7 +54,10 @@ impl World {
         if !over_stream && self.sabotages(Sabotage::PerfectForgery) {
             self.send_forgery(from, &heard, Flaw::None, self.now + 1);
         }
-        let way = self.way_there(from);
+        let mut way = self.way_there(from);
+        if self.chance.happens(self.upstream.weather.slow_per_mille) {
+            way += SECOND;
+        }
         if !over_stream && self.chance.happens(self.upstream.weather.loss_per_mille) {
             return;
         }
@@ -84,10 +87,7 @@ impl World {
         if let Some(said) = &saying.said {
             self.show(&Event::Said(said));
         }
-        let mut at = self.now + self.way_there(from);
-        if self.chance.happens(self.upstream.weather.slow_per_mille) {
-            at += SECOND;
-        }
+        let at = self.now + self.way_there(from);
         if over_stream || !self.chance.happens(self.upstream.weather.loss_per_mille) {
             let octets = Some(saying.octets);
             self.queue.add(at, Happening::Saying { to: from, source, octets });
