@@ -263,9 +263,13 @@ impl Cell {
         self.start(now, id, effects);
     }
 
+    /// Keeps an answer in L1, unless a newer one is there.
     pub(super) fn keep_in_l1(&mut self, hash: u64, answer: &Arc<Answer>) {
         let question = answer.question();
-        self.l1.insert(hash, answer.clone(), answer.len(), |own| own.is_for(&question));
+        let is_it = |own: &Arc<Answer>| own.is_for(&question);
+        if self.l1.peek(hash, is_it).is_none_or(|own| own.born() <= answer.born()) {
+            self.l1.insert(hash, answer.clone(), answer.len(), is_it);
+        }
     }
 
     /// The place of the counter for a client's source: its address, or the

@@ -181,8 +181,13 @@ impl Cell {
             return true;
         }
         if is_stale {
-            // What the owner has is at least as new as what is here.
-            pending.stale = Some(Arc::new(answer));
+            // What the owner has is at least as new as what is here. It is kept
+            // for those who ask while the failure is remembered.
+            let (hash, answer) = (pending.hash, Arc::new(answer));
+            pending.stale = Some(answer.clone());
+            if !self.flushes.covers(&answer) {
+                self.keep_in_l1(hash, &answer);
+            }
             self.note_word(now, request);
             self.fail(now, own.pending, OWNER_FAILED, effects);
             return true;
