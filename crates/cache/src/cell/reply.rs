@@ -94,6 +94,9 @@ impl Cell {
         error: ExtendedError,
         effects: &mut Effects,
     ) {
+        if let Some(answer) = self.came_meanwhile(now, id) {
+            return self.complete(now, id, answer, Source::Owner { was_pending: true }, effects);
+        }
         let Some(mut pending) = self.take_pending(id, effects) else { return };
         let failure =
             Arc::new(Answer::failure(pending.question(), self.config.ttl.failure_secs, now));
@@ -108,6 +111,17 @@ impl Cell {
             Some(stale) => self.release(now, waiters, &stale, None, effects),
             None => self.release(now, waiters, &failure, Some(error), effects),
         }
+    }
+
+    /// The answer to a pending question, if another cell sent it of its own
+    /// accord. What is to be renewed has one, which is no news.
+    fn came_meanwhile(&self, now: Moment, id: Id) -> Option<Arc<Answer>> {
+        let pending = self.pendings.get(id).filter(|pending| !pending.is_refresh)?;
+        let question = pending.question();
+        let is_it = |own: &Arc<Answer>| own.is_for(&question);
+        let known = [self.l2.peek(pending.hash, is_it), self.l1.peek(pending.hash, is_it)];
+        let mut fresh = known.into_iter().flatten().filter(|answer| answer.is_fresh(now));
+        fresh.find(|answer| !self.flushes.covers(answer)).cloned()
     }
 
     /// Gives those who wait data past its time; the question goes on, for
