@@ -78,11 +78,13 @@ const WEIGHTS: [(u64, Behaviour); 14] = [
 const TTLS_SECS: [u32; 9] = [1, 2, 3, 5, 8, 12, 20, 30, 60];
 
 impl Names {
-    pub fn draw(count: usize, chance: &mut Chance) -> Self {
+    /// As many; `is_brief` if they live for a second.
+    pub fn draw(count: usize, is_brief: bool, chance: &mut Chance) -> Self {
         let name = |number| {
             let behaviour = chance.weigh(&WEIGHTS);
             let ttl_secs = match behaviour {
                 Behaviour::Fleeting | Behaviour::Bare => 0,
+                _ if is_brief => TTLS_SECS[0],
                 _ => chance.pick(&TTLS_SECS),
             };
             let octets = wire_form(&format!("name{number}.zone{}.test", chance.among(0..4)));

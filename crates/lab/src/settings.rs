@@ -43,6 +43,8 @@ pub struct Settings {
     /// Names that are asked for while things go wrong, and afterwards.
     pub names: usize,
     pub fresh_names: usize,
+    /// All of them live for a second only.
+    pub is_brief: bool,
     /// Between two questions of clients.
     pub pause_us: Range<u64>,
     /// How long things go wrong.
@@ -73,6 +75,11 @@ impl Settings {
         let nodes_max = if kind == Kind::Calm { nodes } else { 6 };
         let is_tight = is_chaos && chance.happens(200);
         let entries = if is_tight { 40 } else { 100_000 };
+        let is_brief = chance.happens(150);
+        let (names, pause) = match is_brief {
+            true => (4..8, 4..6),
+            false => (10..60, 10..60),
+        };
         Settings {
             seed,
             kind,
@@ -83,9 +90,10 @@ impl Settings {
             placement: chance.weigh(&[(3, Placement::Rendezvous), (1, Placement::BoundedRing)]),
             stale_secs: chance.pick(&[0, 5, 60, 86_400]),
             prefetch: chance.happens(500),
-            names: chance.among(10..60) as usize,
+            names: chance.among(names) as usize,
             fresh_names: chance.among(5..30) as usize,
-            pause_us: 0..chance.among(10..60) * MILLI,
+            is_brief,
+            pause_us: 0..chance.among(pause) * MILLI,
             trouble: chance.among(10..25) * SECOND,
             tables: Limits { entries, bytes: entries * 10_000 },
             has_weather: is_chaos && chance.happens(500),

@@ -92,7 +92,7 @@ impl Checkers {
     /// Those that can hold in a world with these settings.
     pub fn new(settings: &Settings, names: &Rc<Names>) -> Self {
         let mut all: Vec<Box<dyn Checker>> = vec![
-            Box::new(Replies::new(settings.stale_secs, names.clone())),
+            Box::new(Replies::new(settings.stale_secs, settings.has_room(), names.clone())),
             Box::new(Deadline::default()),
             Box::new(Agreement::default()),
             Box::new(Forgery::default()),

@@ -10,6 +10,7 @@ use super::{Checker, Event};
 use crate::inquiry::Inquiry;
 use crate::message::{Message, Record};
 use crate::names::{Behaviour, Names, text_form};
+use crate::node::CellId;
 use crate::queue::Micros;
 use crate::settings::SECOND;
 use crate::upstream::{Said, number_of};
@@ -31,7 +32,8 @@ const STALE_ERRORS: [u16; 2] = [3, 19];
 /// their time to live, which is what is left of it; or they are past their time
 /// but not too far, marked, and upstream is in trouble. That something is not
 /// there is only said if upstream said so, and SERVFAIL only for names that
-/// fail, or in trouble.
+/// fail, or in trouble, and not by a cell that gave data to somebody else which
+/// may still be used.
 #[derive(Debug)]
 pub struct Replies {
     stale_secs: u32,
@@ -40,11 +42,16 @@ pub struct Replies {
     said: BTreeMap<u32, Rc<Said>>,
     /// When the last trouble upstream is over, with all that follows.
     trouble_until: Micros,
+    /// Until when each cell may use the data that it gave for a question; not
+    /// kept if data may be pushed out.
+    given: Option<BTreeMap<(CellId, Vec<u8>), Micros>>,
 }
 
 impl Replies {
-    pub fn new(stale_secs: u32, names: Rc<Names>) -> Self {
+    /// `has_room` if nothing is ever pushed out of the tables.
+    pub fn new(stale_secs: u32, has_room: bool, names: Rc<Names>) -> Self {
         Replies {
+            given: has_room.then(BTreeMap::new),
             stale_secs,
             names,
             open: BTreeMap::new(),
@@ -53,7 +60,7 @@ impl Replies {
         }
     }
 
-    fn check(&self, now: Micros, inquiry: &Inquiry, octets: &[u8]) -> Result<(), String> {
+    fn check(&mut self, now: Micros, inquiry: &Inquiry, octets: &[u8]) -> Result<(), String> {
         let message = Message::read(octets).ok_or("it is not well formed")?;
         check_frame(inquiry, &message, octets.len())?;
         let (name, _) = message.asked();
@@ -70,7 +77,11 @@ impl Replies {
             let error = message.opt.map(|opt| opt.error);
             expect(error != Some(None), "a failure without an extended error")?;
             let may_fail = is_trouble || !behaviour.is_answered();
-            return expect(may_fail, "a failure, but upstream answers");
+            expect(may_fail, "a failure, but upstream answers")?;
+            let key = (inquiry.to, inquiry.key.clone());
+            let given = self.given.as_ref().and_then(|given| given.get(&key));
+            let has_data = given.is_some_and(|until| inquiry.at < *until);
+            return expect(!has_data, "a failure, but it gave data that may still be used");
         }
         if is_bare {
             let said_so = message.rcode() == 0 && behaviour == Behaviour::Bare;
@@ -84,7 +95,16 @@ impl Replies {
         }
         check_content(inquiry, &message, said)?;
         self.check_age(now, &message, said, is_trouble)
-            .map_err(|what| format!("{what}; upstream said it {} µs ago", now - said.at))
+            .map_err(|what| format!("{what}; upstream said it {} µs ago", now - said.at))?;
+        if let Some(given) = &mut self.given
+            && said.ttl_secs > 0
+            && self.stale_secs > 0
+        {
+            let until = said.at + u64::from(said.ttl_secs + self.stale_secs) * SECOND;
+            let last = given.entry((inquiry.to, inquiry.key.clone())).or_default();
+            *last = until.max(*last);
+        }
+        Ok(())
     }
 
     fn check_age(
@@ -138,6 +158,10 @@ impl Checker for Replies {
             }
             Event::Said(said) => {
                 self.said.insert(said.number, said.clone());
+            }
+            Event::Crashed { node } => {
+                let given = self.given.as_mut();
+                given.map(|given| given.retain(|(cell, _), _| cell.node != node));
             }
             Event::Weather { is_bad } => {
                 self.trouble_until = if is_bad { Micros::MAX } else { now + AFTERMATH };

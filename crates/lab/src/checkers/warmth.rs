@@ -9,9 +9,9 @@ use crate::queue::Micros;
 
 /// Of a thousand questions of clients, those that may go upstream although the
 /// cluster knows the answer.
-const REASKED_PER_MILLE: u64 = 4;
+const REASKED_PER_MILLE: u64 = 2;
 /// And as many in any case: single ones between the views of two nodes.
-const REASKED_MIN: u64 = 2;
+const REASKED_MIN: u64 = 3;
 
 /// Of these that are shown.
 const EXAMPLES_MAX: usize = 20;

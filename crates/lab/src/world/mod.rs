@@ -186,7 +186,11 @@ struct World {
 
 impl World {
     fn new(settings: Settings, mut chance: Chance, sabotage: Option<Sabotage>) -> Self {
-        let names = Rc::new(Names::draw(settings.names + settings.fresh_names, &mut chance));
+        let names = Rc::new(Names::draw(
+            settings.names + settings.fresh_names,
+            settings.is_brief,
+            &mut chance,
+        ));
         let servers = draw_servers(settings.kind, &mut chance);
         let config = config(&settings, &servers);
         let mut nodes: Vec<Node> =
