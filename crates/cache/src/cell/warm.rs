@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::{Moves, Routing};
+use cluster::{Moves, Routing, Standing};
 
 use super::ask::is_old;
 use super::effects::Effects;
@@ -253,6 +253,10 @@ impl Cell {
         let routing = self.routing.clone();
         // With another key meanwhile entries move when they are asked for.
         let Some(moves) = Moves::between(&before, &routing) else { return };
+        let members = routing.view().members();
+        let is_leaving = self
+            .own
+            .is_some_and(|own| members[own as usize].standing == Standing::Draining);
         for answer in entries {
             let question = answer.question();
             let is_valued = self.l2.frequency(question.hash(&self.table_key)) >= VALUED;
@@ -262,13 +266,17 @@ impl Cell {
             self.scratch.clear();
             question.encode(&mut self.scratch);
             let slot = routing.slot(&self.scratch);
-            // Of those who have it only the first hands it over.
-            if moves.former(slot).next() != self.own {
-                continue;
-            }
+            // Of those who have it only the first hands it over. What is here
+            // although it belongs elsewhere, since before the last rotation of
+            // the key, nobody else may have: it must not leave with this node.
+            let heirs: Vec<u16> = match moves.former(slot).any(|former| Some(former) == self.own) {
+                true if moves.former(slot).next() == self.own => moves.gained(slot).collect(),
+                false if is_leaving => routing.owners(slot).to_vec(),
+                _ => continue,
+            };
             self.scratch.clear();
             answer.encode(now, &mut self.scratch);
-            for member in moves.gained(slot) {
+            for member in heirs {
                 let Target { member, cell } = self.target(member, slot);
                 let name = &self.peers.get(member).name;
                 effects.hand_over(name, cell, &self.scratch);
