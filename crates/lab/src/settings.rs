@@ -77,7 +77,7 @@ impl Settings {
         let entries = if is_tight { 40 } else { 100_000 };
         let is_brief = chance.happens(150);
         let (names, pause) = match is_brief {
-            true => (4..8, 4..6),
+            true => (4..8, 20..60),
             false => (10..60, 10..60),
         };
         Settings {

@@ -41,6 +41,8 @@ pub enum Event<'a> {
     Replied { number: u64, octets: &'a [u8] },
     /// A node lost everything, and nobody whom it owed a reply will get one.
     Crashed { node: usize },
+    /// A node ended in good order: it owes nobody a reply.
+    Stopped { node: usize },
     /// A cell asked upstream.
     Consulted { cell: CellId, heard: &'a Heard, over_stream: bool },
     /// An upstream server, or a forger, said something that could be kept.

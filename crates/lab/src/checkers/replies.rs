@@ -159,7 +159,7 @@ impl Checker for Replies {
             Event::Said(said) => {
                 self.said.insert(said.number, said.clone());
             }
-            Event::Crashed { node } => {
+            Event::Crashed { node } | Event::Stopped { node } => {
                 let given = self.given.as_mut();
                 given.map(|given| given.retain(|(cell, _), _| cell.node != node));
             }

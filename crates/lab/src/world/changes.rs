@@ -51,6 +51,7 @@ impl World {
             Change::Stop { node, life } => {
                 if self.nodes[*node].incarnation == *life {
                     self.nodes[*node].stop();
+                    self.show(&Event::Stopped { node: *node });
                 }
             }
             Change::Crash(node) => return self.crash(*node),
