@@ -248,9 +248,8 @@ impl Cell {
         }
         // Others may have made this cell renew it before.
         let renewed = self.l2.peek(hash, |answer| answer.is_for(question)).cloned();
-        let renewed = renewed.filter(|own| {
-            own.is_fresh(now) && !is_old(own, now) && !self.flushes.covers(own)
-        });
+        let renewed = renewed
+            .filter(|own| own.is_fresh(now) && !is_old(own, now) && !self.flushes.covers(own));
         if let Some(answer) = renewed {
             return self.keep_in_l1(hash, &answer);
         }

@@ -254,9 +254,8 @@ impl Cell {
         // With another key meanwhile entries move when they are asked for.
         let Some(moves) = Moves::between(&before, &routing) else { return };
         let members = routing.view().members();
-        let is_leaving = self
-            .own
-            .is_some_and(|own| members[own as usize].standing == Standing::Draining);
+        let is_leaving =
+            self.own.is_some_and(|own| members[own as usize].standing == Standing::Draining);
         for answer in entries {
             let question = answer.question();
             let is_valued = self.l2.frequency(question.hash(&self.table_key)) >= VALUED;
