@@ -107,7 +107,7 @@ async fn owner(
     let question = Question { name: &wire, qtype, qclass: wire::class::IN, bits: Bits::default() };
     let mut encoded = Vec::new();
     question.encode(&mut encoded);
-    let routing = node.routing.load();
+    let routing = node.routing();
     let slot = routing.slot(&encoded);
     let members = routing.view().members();
     let owners = routing.owners(slot).iter().map(|&at| &members[at as usize]);
@@ -193,7 +193,7 @@ pub async fn flush(State(desk): Shared, request: Request) -> Response {
     };
     let mut nodes = BTreeMap::new();
     let mut calls = Vec::new();
-    let routing = node.routing.load_full();
+    let routing = node.routing();
     for member in routing.view().members() {
         let (node, name) = (node.clone(), name.clone());
         let member = member.name.to_string();
@@ -241,7 +241,7 @@ pub async fn drain(State(desk): Shared, request: Request) -> Response {
         Ok(wanted) => wanted,
         Err(response) => return *response,
     };
-    let routing = node.routing.load_full();
+    let routing = node.routing();
     let members = routing.view().members();
     if routing.index_of(&wanted.node).is_none() {
         let names: Vec<&str> = members.iter().map(|member| &*member.name).collect();

@@ -25,7 +25,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 pub use config::{CoordinationConfig, FileCoordination, Kind};
-pub use epoch::Epochs;
+pub use epoch::{Epoch, Epochs};
 pub use gossip::GossipSocket;
 
 use alone::Alone;

@@ -7,8 +7,17 @@ use arc_swap::ArcSwap;
 use cluster::{Epoch, HashKey, Placement, Routing};
 use tokio::sync::watch;
 
-use crate::coordination::Membership;
+use crate::coordination::{self, Epochs, Membership};
 use crate::peers::PeerClients;
+
+/// What cells route by.
+#[derive(Clone, Debug)]
+pub struct Routed {
+    pub now: Arc<Routing>,
+    /// The same members under the key before, for a cell that was not there
+    /// then: entries that nobody asked for since are still where they were.
+    pub before: Option<Arc<Routing>>,
+}
 
 /// How routings are made.
 #[derive(Clone, Debug)]
@@ -20,8 +29,15 @@ pub struct Routings {
 }
 
 impl Routings {
-    pub fn make(&self, membership: &Membership) -> Routing {
-        let epoch = membership.epochs.current;
+    pub fn make(&self, membership: &Membership) -> Routed {
+        let Epochs { current, previous } = membership.epochs;
+        Routed {
+            now: Arc::new(self.under(membership, current)),
+            before: previous.map(|epoch| Arc::new(self.under(membership, epoch))),
+        }
+    }
+
+    fn under(&self, membership: &Membership, epoch: coordination::Epoch) -> Routing {
         let key = HashKey::derive(&self.secret, epoch.number, &epoch.salt);
         let view = Arc::new(membership.view.clone());
         Routing::new(view, self.placement, self.replicas, Epoch { number: epoch.number, key })
@@ -31,7 +47,7 @@ impl Routings {
     pub async fn follow(
         self,
         mut memberships: watch::Receiver<Arc<Membership>>,
-        routing: Arc<ArcSwap<Routing>>,
+        routed: Arc<ArcSwap<Routed>>,
         clients: Option<Arc<PeerClients>>,
     ) {
         loop {
@@ -42,17 +58,17 @@ impl Routings {
             let own = self.clone();
             let make = move || own.make(&membership);
             if let Ok(next) = tokio::task::spawn_blocking(make).await
-                && next.tag() != routing.load().tag()
+                && next.now.tag() != routed.load().now.tag()
             {
-                let names: Vec<&str> =
-                    next.view().members().iter().map(|member| &*member.name).collect();
+                let members = next.now.view().members().iter();
+                let names: Vec<&str> = members.map(|member| &*member.name).collect();
                 tracing::info!(
-                    view = next.view().number(),
-                    key = next.epoch().number,
+                    view = next.now.view().number(),
+                    key = next.now.epoch().number,
                     "members: {}",
                     names.join(", ")
                 );
-                routing.store(Arc::new(next));
+                routed.store(Arc::new(next));
             }
             if memberships.changed().await.is_err() {
                 return;

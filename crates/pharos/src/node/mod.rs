@@ -36,6 +36,7 @@ use crate::coordination::Coordinator;
 use crate::peers::{PeerClients, RefusalCounters, ServerCounters};
 
 pub use command::{CacheCommand, run as run_command};
+pub use members::Routed;
 pub use report::{CellReport, EntryReport, metrics};
 pub use start::start;
 
@@ -89,7 +90,7 @@ impl CellHandle {
 pub struct Node {
     pub own: Member,
     pub cells: Vec<CellHandle>,
-    pub routing: Arc<ArcSwap<Routing>>,
+    pub routed: Arc<ArcSwap<Routed>>,
     pub coordinator: Coordinator,
     /// The other members; a node that is alone has none.
     pub clients: Option<Arc<PeerClients>>,
@@ -106,6 +107,11 @@ impl Node {
     pub fn next_cell(&self) -> &CellHandle {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         &self.cells[turn % self.cells.len()]
+    }
+
+    /// Who owns what now.
+    pub fn routing(&self) -> Arc<Routing> {
+        self.routed.load().now.clone()
     }
 
     /// Asks every cell; `None` for those that have too much to do or are gone.

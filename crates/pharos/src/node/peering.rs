@@ -9,13 +9,13 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use cache::cell::{Flush as CellFlush, Handover, Parcel};
-use cluster::{Routing, Standing, View, name_tag};
+use cluster::{Standing, View, name_tag};
 use futures_util::stream;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::{CellHandle, Command, Node, streams};
+use super::{CellHandle, Command, Node, Routed, streams};
 use crate::peers::{Flush, Frame, Outbox, PeerClients, PeerService, Receiver};
 
 /// Questions that a cell asks upstream over connections at the same time.
@@ -126,12 +126,12 @@ async fn send_to_node(clients: Arc<PeerClients>, node: Arc<str>, pieces: mpsc::R
 #[derive(Clone, Debug)]
 pub struct Frames {
     pub cells: Vec<CellHandle>,
-    pub routing: Arc<ArcSwap<Routing>>,
+    pub routed: Arc<ArcSwap<Routed>>,
 }
 
 impl Receiver for Frames {
     fn receive(&self, from: &str, frames: Vec<Frame>, _back: &Outbox) {
-        let routing = self.routing.load();
+        let routing = &self.routed.load().now;
         // A reply goes where the others know the node to be.
         let Some(member) = routing.index_of(from) else { return };
         let address = routing.view().members()[member as usize].peer;

@@ -100,7 +100,7 @@ pub fn dump(
 impl Node {
     /// Everything about this node, in JSON.
     pub async fn status(&self) -> Value {
-        let routing = self.routing.load_full();
+        let routing = self.routing();
         let reports = self.ask_all(|done| Command::Report { done }).await;
         let cells: Vec<Value> = self.cells.iter().zip(&reports).map(cell_json).collect();
         let mut totals = serde_json::Map::new();
@@ -127,7 +127,7 @@ impl Node {
 
     /// The members as this node knows them.
     pub async fn members(&self) -> Value {
-        let routing = self.routing.load_full();
+        let routing = self.routing();
         let loads = routing.table().loads();
         let reports = self.ask_all(|done| Command::Report { done }).await;
         let peers: Vec<&PeerReport> =
@@ -208,7 +208,7 @@ pub async fn metrics(node: &Node, page: &mut Page) {
     page.line("pharos_cache_pending", &[], sum(|own| own.pending));
     page.head("pharos_cache_handover_left", "gauge", "Entries still to be looked at for handover.");
     page.line("pharos_cache_handover_left", &[], sum(|own| own.handover_left));
-    let routing = node.routing.load();
+    let routing = node.routing();
     page.head("pharos_cache_members", "gauge", "Members of the cluster as this node knows it.");
     page.line("pharos_cache_members", &[], routing.view().members().len());
     page.head("pharos_cache_view", "gauge", "Number of the view of the members.");

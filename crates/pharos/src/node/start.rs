@@ -1,13 +1,12 @@
 //! Starting a node, and stopping it without losing what it knows.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use cache::Counts;
 use cache::store::Limits;
 use cluster::{Member, Standing};
 use rustix::event::{EventfdFlags, eventfd};
@@ -56,6 +55,7 @@ pub fn start(
     stop: &Arc<AtomicBool>,
 ) -> Result<Running, String> {
     let _inside = runtime.enter();
+    let CacheSockets { workers, tcp, addresses, peers, gossip, grpc, peer_address } = sockets;
     let key = match &own_config.key_file {
         Some(path) => ClusterKey::read(path)?,
         None => ClusterKey::draw(),
@@ -64,13 +64,12 @@ pub fn start(
         name: own_config.name.clone(),
         datacenter: own_config.datacenter.clone(),
         incarnation: coordination::incarnation(),
-        peer: own_config.peer_advertise.unwrap_or(sockets.peer_address),
-        listen: sockets.addresses.clone(),
+        peer: own_config.peer_advertise.unwrap_or(peer_address),
+        listen: addresses,
         cells: own_config.workers as u8,
         standing: Standing::Serving,
     };
     let session = u64::from_ne_bytes(random::octets());
-    let gossip = sockets.gossip;
     let mut refusals: Vec<Arc<RefusalCounters>> =
         (0..own_config.workers).map(|_| Arc::default()).collect();
     let coordinator = Coordinator::start(&own_config.coordination, own.clone(), || {
@@ -86,94 +85,110 @@ pub fn start(
     };
     let memberships = coordinator.membership();
     let first = routings.make(&memberships.borrow());
-    let routing = Arc::new(ArcSwap::from_pointee(first));
-    let mut cells = Vec::new();
-    let mut receivers = Vec::new();
-    for _ in 0..own_config.workers {
-        let (commands, receiver) = sync_channel(COMMANDS_MAX);
-        let bell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
-            .map_err(|error| format!("cannot start: {error}"))?;
-        cells.push(CellHandle {
-            commands,
-            bell: Arc::new(bell),
-            counts: Arc::new(Counts::default()),
-        });
-        receivers.push(receiver);
-    }
-    let frames = Frames { cells: cells.clone(), routing: routing.clone() };
+    let routed = Arc::new(ArcSwap::from_pointee(first));
+    let (cells, commands) = open_cells(own_config.workers)?;
+    let frames = Frames { cells: cells.clone(), routed: routed.clone() };
     let (handovers, pieces) = mpsc::channel(HANDOVERS_MAX);
-    let clients = sockets.grpc.is_some().then(|| {
+    let clients = grpc.is_some().then(|| {
         let receiver = Arc::new(frames.clone());
         Arc::new(PeerClients::new(&key, &own.name, receiver, runtime.handle().clone()))
     });
     if let Some(clients) = &clients {
         runtime.spawn(peering::send_handovers(clients.clone(), pieces));
     }
-    runtime.spawn(routings.follow(memberships, routing.clone(), clients.clone()));
+    runtime.spawn(routings.follow(memberships, routed.clone(), clients.clone()));
     let node = Arc::new(Node {
         own,
-        cells: cells.clone(),
-        routing: routing.clone(),
+        cells,
+        routed,
         coordinator,
-        clients: clients.clone(),
-        refusals: refusals.clone(),
+        clients,
+        refusals,
         strangers: OnceLock::new(),
         turn: AtomicUsize::new(0),
     });
-    if let Some(listener) = sockets.grpc {
+    if let Some(listener) = grpc {
         let service = Arc::new(Service { node: node.clone(), frames });
         let peers = PeerServer::new(&key, &node.own.name, service);
         let _ = node.strangers.set(peers.counters());
         // It ends with the runtime.
         runtime.spawn(peers.run(listener, std::future::pending()));
     }
-    let tcp = Arc::new(TcpServer::new(CacheAnswerer(node.clone()), config.tcp));
-    for crate::tcp::Listener { socket, door } in sockets.tcp {
-        let socket = tokio::net::TcpListener::from_std(socket)
-            .map_err(|error| format!("cannot start: {error}"))?;
-        runtime.spawn(tcp.clone().run(socket, door));
-    }
+    take_connections(&node, config, tcp)?;
     let mut threads = Vec::new();
-    let per_cell = sockets.workers.into_iter().zip(sockets.peers).zip(receivers);
-    for (number, ((listeners, peers), commands)) in per_cell.enumerate() {
+    let per_cell = workers.into_iter().zip(peers).zip(commands).enumerate();
+    for (number, ((listeners, peers), commands)) in per_cell {
         let cell = number as u8;
-        let handle = cells[number].clone();
+        let handle = &node.cells[number];
+        let recipient = Recipient::cell(NodeTag::of(&node.own.name), cell);
         let start = Start {
             cell: cell_config(config, own_config, cell),
             listeners,
             peers,
             sealer: Sealer::new(&key, session, cell),
-            opener: Opener::new(&key, Recipient::cell(NodeTag::of(&node.own.name), cell), session),
-            refusals: refusals[number].clone(),
+            opener: Opener::new(&key, recipient, session),
+            refusals: node.refusals[number].clone(),
             doorkeeper: Doorkeeper::new(
                 own_config.allow.clone(),
                 own_config.client_per_sec,
                 random::octets(),
             ),
             publisher: server.publisher.clone(),
-            routing: routing.clone(),
+            routed: node.routed.clone(),
             commands,
             bell: handle.bell.clone(),
             counts: handle.counts.clone(),
             counters: server.counters.add(Via::Udp),
             outside: Outside::new(
                 cell,
-                handle,
+                handle.clone(),
                 runtime.handle().clone(),
-                clients.clone(),
+                node.clients.clone(),
                 handovers.clone(),
             ),
             transport: own_config.transport,
             stop: stop.clone(),
         };
-        let worker = Worker::new(start);
-        let thread = std::thread::Builder::new()
-            .name(format!("pharos-cell-{number}"))
-            .spawn(move || worker.run())
-            .map_err(|error| format!("cannot start a thread: {error}"))?;
-        threads.push(thread);
+        threads.push(spawn(start)?);
     }
     Ok(Running { node, threads })
+}
+
+/// The ways to `count` cells, and their ends.
+fn open_cells(count: usize) -> Result<(Vec<CellHandle>, Vec<Receiver<Command>>), String> {
+    let mut cells = Vec::new();
+    let mut receivers = Vec::new();
+    for _ in 0..count {
+        let (commands, receiver) = sync_channel(COMMANDS_MAX);
+        let bell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
+            .map_err(|error| format!("cannot start: {error}"))?;
+        cells.push(CellHandle { commands, bell: Arc::new(bell), counts: Arc::default() });
+        receivers.push(receiver);
+    }
+    Ok((cells, receivers))
+}
+
+/// Takes clients' connections.
+fn take_connections(
+    node: &Arc<Node>,
+    config: &Config,
+    listeners: Vec<crate::tcp::Listener>,
+) -> Result<(), String> {
+    let tcp = Arc::new(TcpServer::new(CacheAnswerer(node.clone()), config.tcp));
+    for crate::tcp::Listener { socket, door } in listeners {
+        let socket = tokio::net::TcpListener::from_std(socket)
+            .map_err(|error| format!("cannot start: {error}"))?;
+        tokio::spawn(tcp.clone().run(socket, door));
+    }
+    Ok(())
+}
+
+/// Starts a cell's thread.
+fn spawn(start: Start) -> Result<JoinHandle<()>, String> {
+    let name = format!("pharos-cell-{}", start.cell.cell);
+    let worker = Worker::new(start);
+    let thread = std::thread::Builder::new().name(name).spawn(move || worker.run());
+    thread.map_err(|error| format!("cannot start a thread: {error}"))
 }
 
 /// A cell's share of what the node is told.
@@ -207,7 +222,7 @@ impl Node {
     /// Takes leave: hands over what this node has, if there is somebody to take
     /// it, and tells the others.
     pub async fn part(&self) {
-        let others = self.routing.load().view().members().len() - 1;
+        let others = self.routing().view().members().len() - 1;
         if others == 0 {
             return;
         }
@@ -216,7 +231,7 @@ impl Node {
         let mut is_seen = false;
         while tokio::time::Instant::now() < until {
             tokio::time::sleep(PARTING_STEP).await;
-            let routing = self.routing.load_full();
+            let routing = self.routing();
             let own = routing.index_of(&self.own.name);
             let standing = own.map(|at| routing.view().members()[at as usize].standing);
             // One more round after the routing changed: then the work has begun.

@@ -20,7 +20,6 @@ use authority::{Catalog, NameHasher};
 use cache::cell::{Ask, Asker, Effects, Flushed, Opt, StreamQuestion};
 use cache::upstream::Address;
 use cache::{Cell, Counts, Moment};
-use cluster::Routing;
 use rustix::event::epoll;
 use rustix::fd::OwnedFd;
 use tokio::sync::{mpsc, oneshot};
@@ -28,11 +27,11 @@ use wire::edns::PAYLOAD_MIN;
 use wire::reply::MESSAGE_LEN_MAX;
 use wire::{DropReason, ExtendedError, Flags, OptReply, Query, Rcode, Reply, Verdict};
 
-use super::Command;
 use super::admit::{Doorkeeper, Refused};
 use super::peering::Outside;
 use super::ports::{PORTS, Ports};
 use super::report::{self, CellReport};
+use super::{Command, Routed};
 use crate::config::PeerTransport;
 use crate::counters::Counters;
 use crate::peers::{NodeTag, Opener, Recipient, RefusalCounters, Sealer};
@@ -80,7 +79,7 @@ pub struct Start {
     pub refusals: Arc<RefusalCounters>,
     pub doorkeeper: Doorkeeper,
     pub publisher: Arc<Publisher>,
-    pub routing: Arc<ArcSwap<Routing>>,
+    pub routed: Arc<ArcSwap<Routed>>,
     pub commands: Receiver<Command>,
     pub bell: Arc<OwnedFd>,
     pub counts: Arc<Counts>,
@@ -129,9 +128,7 @@ struct Desk<'w> {
     start: &'w mut Start,
     started: Instant,
     cell: Cell,
-    routing: arc_swap::Cache<Arc<ArcSwap<Routing>>, Arc<Routing>>,
-    /// The tag of the routing that the engine has.
-    tag: u64,
+    routed: arc_swap::Cache<Arc<ArcSwap<Routed>>, Arc<Routed>>,
     view: View,
     epoll: OwnedFd,
     questions: Batch,
@@ -160,10 +157,10 @@ impl<'w> Desk<'w> {
         let mut config = worker.start.cell.clone();
         config.seed[0] ^= worker.lives;
         let start = &mut worker.start;
-        let routing = start.routing.load_full();
-        let tag = routing.tag();
-        start.outside.set_members(routing.view());
-        let cell = Cell::new(config, routing, start.counts.clone());
+        let routed = start.routed.load_full();
+        start.outside.set_members(routed.now.view());
+        let first = routed.before.as_ref().unwrap_or(&routed.now).clone();
+        let cell = Cell::new(config, first, start.counts.clone());
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let watch = |socket: &dyn AsFd, token: u64| {
             let data = epoll::EventData::new_u64(token);
@@ -177,8 +174,7 @@ impl<'w> Desk<'w> {
         let payload = start.cell.udp_payload as usize;
         let publisher = start.publisher.clone();
         Ok(Desk {
-            routing: arc_swap::Cache::new(start.routing.clone()),
-            tag,
+            routed: arc_swap::Cache::new(start.routed.clone()),
             view: publisher.view(),
             outboxes: start.listeners.iter().map(|_| Outbox::default()).collect(),
             start,
@@ -225,16 +221,25 @@ impl<'w> Desk<'w> {
                 }
             }
             let now = self.now();
-            if self.routing.load().tag() != self.tag {
-                let routing = self.routing.load().clone();
-                self.tag = routing.tag();
-                self.start.outside.set_members(routing.view());
-                self.cell.set_routing(now, routing);
+            if self.routed.load().now.tag() != self.cell.routing().tag() {
+                self.take_routing(now);
             }
             self.cell.tick(now, &mut self.effects);
             self.perform();
         }
         Ok(())
+    }
+
+    fn take_routing(&mut self, now: Moment) {
+        let routed = self.routed.load().clone();
+        self.start.outside.set_members(routed.now.view());
+        // Whoever was not there under the key before hears of it first.
+        if let Some(before) = &routed.before
+            && before.epoch().number > self.cell.routing().epoch().number
+        {
+            self.cell.set_routing(now, before.clone());
+        }
+        self.cell.set_routing(now, routed.now.clone());
     }
 
     /// Until the engine wants to do something, or the thread to look around.
