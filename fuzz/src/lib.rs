@@ -12,6 +12,7 @@ pub mod cached;
 pub mod judge;
 pub mod model;
 pub mod packet;
+pub mod peers;
 pub mod server;
 pub mod shards;
 
@@ -90,6 +91,23 @@ pub fn upstream_answer(data: &[u8]) {
     answer.encode(cached::START, &mut octets);
     let copy = Answer::decode(&octets, cached::START).expect("a peer takes what upstream said");
     assert_eq!(copy, (answer, &[][..]));
+}
+
+/// What a peer that holds the cluster's key says to a cell: whatever it is,
+/// every client gets one reply, and nothing is left behind.
+///
+/// The input is a list of frames without their heads: for each its length in
+/// two octets, the milliseconds that pass behind it in one, and its messages.
+pub fn peer_frame(data: &[u8]) {
+    let mut world = peers::World::start();
+    let mut rest = data;
+    while let Some((&[high, low, pause_ms], behind)) = rest.split_first_chunk() {
+        let len = usize::from(u16::from_be_bytes([high, low])).min(behind.len());
+        let (messages, next) = behind.split_at(len);
+        world.hear(messages, pause_ms);
+        rest = next;
+    }
+    world.end();
 }
 
 /// An answer from a peer: refused, or such that it can be passed on as it came

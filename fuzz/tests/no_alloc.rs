@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr};
 
 use authority::{Arrival, Context, Scratch, Transport, respond};
-use cache::ReplyTo;
+use cache::answer::ReplyTo;
 use fuzz::cached::{self, Setup};
 use fuzz::packet;
 use fuzz::server::{self, Server};

@@ -55,6 +55,11 @@ fn upstream_answers() {
 }
 
 #[test]
+fn peer_frames() {
+    replay("peer_frame", fuzz::peer_frame);
+}
+
+#[test]
 fn cached_answers() {
     replay("cached_answer", fuzz::cached_answer);
 }

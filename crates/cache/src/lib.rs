@@ -14,6 +14,7 @@ pub mod store;
 pub mod time;
 pub mod upstream;
 
+pub use answer::Answer;
 pub use cell::{Cell, Config, Effects};
 pub use counts::Counts;
 pub use question::{Bits, Question};
