@@ -46,6 +46,10 @@ counts! {
     failures,
     /// Answered from a failure that is remembered (RFC 9520).
     cached_failures,
+    /// Refused because they came from where nobody may ask.
+    not_allowed,
+    /// Refused because their source asked too often.
+    too_often,
     /// Refused because too much was pending.
     overloaded,
     /// Renewed before their time was over.

@@ -5,6 +5,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::admin::CONNECTIONS_MAX;
 use crate::config::Config;
+use crate::node;
 
 /// For files being read, the log, and what the runtime keeps open.
 const RESERVE: u64 = 100;
@@ -13,7 +14,12 @@ const RESERVE: u64 = 100;
 pub fn provide(config: &Config) {
     let fleet = config.fleet.map_or(0, |fleet| fleet.pool.families().count());
     let sockets = (config.listen.len() + fleet) * (config.workers + 1);
-    provide_for(config.tcp.connections_max + sockets);
+    let cache = config.cache.as_ref().map_or(0, |cache| {
+        let own = cache.listen.len() * (cache.workers + 1) + 2;
+        // Clients' connections have a bound of their own there.
+        config.tcp.connections_max + own + cache.workers * node::SOCKETS_PER_CELL
+    });
+    provide_for(config.tcp.connections_max + sockets + cache);
 }
 
 /// Raises the limit of open files to what so many sockets for DNS and the

@@ -39,9 +39,14 @@ const BACKLOG: i32 = 1024;
 
 /// Whoever answers the questions of connections.
 pub trait Answerer: std::fmt::Debug + Send + Sync + 'static {
-    /// Says whether connections to `address` may come in, and which virtual
-    /// name server that is, if it is one.
-    fn admit(&self, door: Door, address: Option<IpAddr>) -> Result<Option<u16>, DropReason>;
+    /// Says whether a connection of `from` to `address` may come in, and which
+    /// virtual name server that is, if it is one.
+    fn admit(
+        &self,
+        door: Door,
+        from: IpAddr,
+        address: Option<IpAddr>,
+    ) -> Result<Option<u16>, DropReason>;
 
     /// Appends the answer to `request` with its length in front, or sends it
     /// later, without its length, to the replies of `asker`.
@@ -107,7 +112,7 @@ impl<A: Answerer> TcpServer<A> {
     /// closes it.
     fn take_in(self: &Arc<Self>, stream: TcpStream, from: IpAddr, door: Door) {
         let address = stream.local_addr().ok().map(|address| address.ip());
-        let Ok(server) = self.answerer.admit(door, address) else { return };
+        let Ok(server) = self.answerer.admit(door, from, address) else { return };
         let Some(place) = self.places.take(from) else { return };
         let _ = stream.set_nodelay(true);
         let own = self.clone();
@@ -132,15 +137,20 @@ impl<A: Answerer> TcpServer<A> {
         let mut received = Vec::with_capacity(1024);
         let mut answers = Vec::new();
         let mut waiting = 0;
+        // The other side sends no more, but may still listen.
+        let mut is_closed = false;
         loop {
+            if is_closed && waiting == 0 {
+                return Ok(());
+            }
             received.reserve(512);
             // While an answer is due, the connection is not idle.
             let deadline = if waiting > 0 { ends } else { idle_ends.min(ends) };
             let is_read = tokio::select! {
-                read = stream.read_buf(&mut received), if waiting < WAITING_MAX => match read? {
-                    0 => return Ok(()),
-                    _ => true,
-                },
+                read = stream.read_buf(&mut received), if waiting < WAITING_MAX && !is_closed => {
+                    is_closed = read? == 0;
+                    !is_closed
+                }
                 Some(reply) = replies.recv() => {
                     waiting -= 1;
                     put_frame(&mut answers, &reply);
@@ -228,7 +238,12 @@ impl ZoneAnswerer {
 }
 
 impl Answerer for ZoneAnswerer {
-    fn admit(&self, door: Door, address: Option<IpAddr>) -> Result<Option<u16>, DropReason> {
+    fn admit(
+        &self,
+        door: Door,
+        _from: IpAddr,
+        address: Option<IpAddr>,
+    ) -> Result<Option<u16>, DropReason> {
         let served = &self.publisher.current().served;
         door.admit(served, || address).inspect_err(|reason| self.count_drop(*reason))
     }

@@ -217,7 +217,6 @@ impl Cell {
             step: Step::Owners { asked: 0 },
             is_owner: false,
             is_refresh: false,
-            went_upstream: false,
             for_l1: false,
             stale,
             requests: Default::default(),

@@ -22,9 +22,9 @@ const REMEMBERED: Duration = Duration::from_secs(10);
 const STEP_LEN: usize = 4096;
 /// Between two steps clients are answered.
 const STEP_EVERY: Duration = Duration::from_micros(500);
-/// Flushes that are remembered; with more, the oldest two become one of
-/// everything.
-const FLUSHES_MAX: usize = 64;
+/// Flushes that are remembered; more at once are refused. Each is looked at
+/// for every hit meanwhile.
+const FLUSHES_MAX: usize = 256;
 
 /// What is to be flushed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +42,8 @@ struct Known {
     flush: Flush,
     at: Moment,
     removed: usize,
+    /// It was there when the round that goes on began.
+    is_in_round: bool,
     /// When it may be forgotten; `None` while tables are being cleaned.
     forget_at: Option<Moment>,
 }
@@ -61,8 +63,6 @@ pub(super) struct Flushes {
     known: Vec<Known>,
     /// The tables are being cleaned: which, and from where on.
     cleaning: Option<(Table, usize)>,
-    /// Flushes that came meanwhile and need another round.
-    is_round_due: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,25 +92,27 @@ impl Flushes {
 }
 
 impl Cell {
-    /// Flushes; done when an effect says so.
-    pub fn flush(&mut self, now: Moment, flush: Flush) {
-        let flushes = &mut self.flushes;
-        flushes.known.push(Known { flush, at: now, removed: 0, forget_at: None });
-        if flushes.known.len() > FLUSHES_MAX {
-            // To flush too much is safe, to forget a flush is not.
-            let oldest = flushes.known.remove(0);
-            let merged = &mut flushes.known[0];
-            merged.at = merged.at.max(oldest.at);
-            merged.flush.name = Box::from(&b"\0"[..]);
-            merged.flush.with_subtree = true;
+    /// Flushes; done when an effect says so. False if too many flushes are
+    /// remembered already.
+    #[must_use]
+    pub fn flush(&mut self, now: Moment, flush: Flush) -> bool {
+        self.forget_flushes(now);
+        if self.flushes.known.len() >= FLUSHES_MAX {
+            return false;
         }
-        match flushes.cleaning {
-            Some(_) => flushes.is_round_due = true,
-            None => {
-                flushes.cleaning = Some((Table::L1, 0));
-                self.set_timer(now, Due::Flush);
-            }
+        let known = Known { flush, at: now, removed: 0, is_in_round: false, forget_at: None };
+        self.flushes.known.push(known);
+        if self.flushes.cleaning.is_none() {
+            self.start_round(now);
         }
+        true
+    }
+
+    /// Begins to go through the tables, for all flushes there are.
+    fn start_round(&mut self, now: Moment) {
+        self.flushes.known.iter_mut().for_each(|known| known.is_in_round = true);
+        self.flushes.cleaning = Some((Table::L1, 0));
+        self.set_timer(now, Due::Flush);
     }
 
     /// Cleans some places of the tables.
@@ -148,16 +150,16 @@ impl Cell {
         }
     }
 
-    /// The tables were gone through once.
+    /// The tables were gone through once: what was there from the beginning of
+    /// the round is done.
     fn end_round(&mut self, now: Moment, effects: &mut Effects) {
-        let flushes = &mut self.flushes;
-        if std::mem::take(&mut flushes.is_round_due) {
-            flushes.cleaning = Some((Table::L1, 0));
-            return self.set_timer(now, Due::Flush);
-        }
-        for known in flushes.known.iter_mut().filter(|known| known.forget_at.is_none()) {
+        let is_done = |known: &&mut Known| known.is_in_round && known.forget_at.is_none();
+        for known in self.flushes.known.iter_mut().filter(is_done) {
             known.forget_at = Some(now + REMEMBERED);
             effects.flushed.push(Flushed { token: known.flush.token, removed: known.removed });
+        }
+        if self.flushes.known.iter().any(|known| known.forget_at.is_none()) {
+            self.start_round(now);
         }
         self.set_timer(now + REMEMBERED, Due::Flush);
     }

@@ -207,7 +207,9 @@ impl Cell {
         for request in pending.requests.into_iter().flatten() {
             let Some(own) = self.requests.get(request).copied() else { continue };
             self.counts.peer_silent.add(1);
-            if self.peers.by_hash(own.peer).is_some_and(|peer| peer.note_silence()) {
+            // A cell of this very node is there, or the node is not.
+            let is_own = own.peer == self.head.from;
+            if !is_own && self.peers.by_hash(own.peer).is_some_and(|peer| peer.note_silence()) {
                 self.start_probing(now + PROBE_EVERY);
             }
         }

@@ -73,8 +73,6 @@ pub struct Pending {
     pub is_owner: bool,
     /// What is about to expire is not good enough.
     pub is_refresh: bool,
-    /// Somebody was asked upstream, here.
-    pub went_upstream: bool,
     /// The answer is renewed for clients to come: it goes to L1 although no
     /// client waits.
     pub for_l1: bool,

@@ -101,13 +101,18 @@ impl Cell {
         let failure =
             Arc::new(Answer::failure(pending.question(), self.config.ttl.failure_secs, now));
         // Being short of something ourselves says nothing about the question.
-        if error != OVER_BUDGET && error != OVERLOADED {
+        let is_ours = error == OVER_BUDGET;
+        if !is_ours {
             let question = pending.question();
             let len = failure.len();
             self.failures.insert(pending.hash, failure.clone(), len, |own| own.is_for(&question));
         }
-        let waiters = std::mem::take(&mut pending.waiters);
-        match pending.stale.take() {
+        let mut waiters = std::mem::take(&mut pending.waiters);
+        if is_ours {
+            self.refuse_peers(&mut waiters, effects);
+        }
+        let stale = pending.stale.take().filter(|stale| self.may_serve_stale(now, stale));
+        match stale {
             Some(stale) => self.release(now, waiters, &stale, None, effects),
             None => self.release(now, waiters, &failure, Some(error), effects),
         }
@@ -124,17 +129,37 @@ impl Cell {
         fresh.find(|answer| !self.flushes.covers(answer)).cloned()
     }
 
+    /// Lets the cells that wait ask somebody else.
+    fn refuse_peers(&self, waiters: &mut Vec<Waiter>, effects: &mut Effects) {
+        waiters.retain(|waiter| match waiter {
+            Waiter::Peer(PeerWaiter { to, request }) => {
+                effects.say(self.head, *to, &Message::Refused { request: *request });
+                false
+            }
+            Waiter::Client(_) => true,
+        });
+    }
+
     /// Gives those who wait data past its time; the question goes on, for
     /// those who come later.
     pub(super) fn release_with_stale(&mut self, now: Moment, id: Id, effects: &mut Effects) {
         let Some(pending) = self.pendings.get_mut(id) else { return };
         pending.stale_at = None;
-        let Some(stale) = pending.stale.clone() else { return };
+        let stale = pending.stale.clone();
+        let Some(stale) = stale.filter(|stale| self.may_serve_stale(now, stale)) else { return };
+        let Some(pending) = self.pendings.get_mut(id) else { return };
         let waiters = std::mem::take(&mut pending.waiters);
         pending.working_at = None;
         // The fresh answer is for the clients to come.
         pending.for_l1 |= waiters.iter().any(|waiter| matches!(waiter, Waiter::Client(_)));
         self.release(now, waiters, &stale, None, effects);
+    }
+
+    /// True if data past its time may be said, now: the node may not want any,
+    /// and what it has may have been flushed since somebody began to wait.
+    fn may_serve_stale(&self, now: Moment, stale: &Answer) -> bool {
+        let stale_secs = self.config.stale_secs;
+        stale_secs > 0 && stale.stale_secs(now) <= stale_secs && !self.flushes.covers(stale)
     }
 
     /// Removes a pending question and everything on its way for it.

@@ -10,6 +10,7 @@ use super::effects::{Datagram, Effects, StreamQuestion};
 use super::pending::Step;
 use super::reply::{NO_UPSTREAM, OVER_BUDGET, Source, UPSTREAM_FAILED};
 use crate::answer::{Answer, Asked, PAYLOAD, Refusal, build_plain_question, build_question};
+use crate::question::Bits;
 use crate::slab::Id;
 use crate::time::Moment;
 use crate::upstream::{Address, Flight, ServerId, Turn};
@@ -27,7 +28,6 @@ impl Cell {
     pub(super) fn go_upstream(&mut self, now: Moment, id: Id, effects: &mut Effects) {
         let Some(pending) = self.pendings.get_mut(id) else { return };
         let had_turn = pending.step == Step::Turn;
-        pending.went_upstream = true;
         pending.step = Step::Upstream { tried: 0, sends: 0 };
         if had_turn {
             return self.ask_upstream(now, id, effects);
@@ -51,10 +51,13 @@ impl Cell {
         let Step::Upstream { tried, sends } = pending.step else { return };
         let last = pending.flights.last().copied();
         let group = self.upstreams.group_of(pending.question().name);
-        if let Some(silent) = last.and_then(|flight| self.flights.get(flight)) {
-            let server = silent.server;
-            self.counts.upstream_silent.add(1);
-            self.upstreams.server_mut(server).note_silence(now);
+        if let Some(last) = last.and_then(|flight| self.flights.get(flight)) {
+            let server = self.upstreams.server_mut(last.server);
+            // Another may be asked because one refused; this one has its time.
+            if now.since(last.sent) >= server.patience() {
+                self.counts.upstream_silent.add(1);
+                server.note_silence(now);
+            }
         }
         let Some(group) = group else { return self.fail(now, id, NO_UPSTREAM, effects) };
         if sends >= SENDS_MAX {
@@ -119,7 +122,8 @@ impl Cell {
         own.asked += 1;
         let trips = if port.is_some() { 1 } else { STREAM_PATIENCE };
         pending.step_at = now + own.patience() * trips;
-        let with_edns = !own.without_edns;
+        let question = pending.question();
+        let with_edns = own.knows_edns(now) || question.bits.has(Bits::DO);
         let random = &mut self.random;
         let (mut bits, mut left) = (0u64, 0);
         let case = || {
@@ -129,7 +133,6 @@ impl Cell {
             left -= 1;
             bits >> left & 1 == 1
         };
-        let question = pending.question();
         match with_edns {
             true => build_question(question, case, message_id, PAYLOAD, octets),
             false => build_plain_question(question, case, message_id, octets),
@@ -183,9 +186,10 @@ impl Cell {
         match octets {
             Some(octets) => self.take_upstream(now, flight, octets, effects),
             None => {
-                let Some(id) = self.flights.get(flight).map(|own| own.pending) else { return };
-                // The next step counts it as silent, now.
-                self.step(now, id, effects);
+                let Some(id) = self.lose_flight(flight, effects).map(|own| own.pending) else {
+                    return;
+                };
+                self.fail_or_ask_next(now, id, effects);
                 self.schedule(id);
             }
         }
@@ -245,9 +249,14 @@ impl Cell {
             Refusal::FormErrNoEdns => {
                 self.counts.upstream_failed.add(1);
                 let Some(own) = self.end_flight(now, flight, effects) else { return };
-                self.upstreams.server_mut(own.server).without_edns = own.with_edns;
-                match own.with_edns {
-                    true => self.ask_server_again(now, own.pending, own.server, effects),
+                let question = self.pendings.get(own.pending).map(|pending| pending.question());
+                // Without EDNS there are no signatures, and they are wanted.
+                let needs_edns = question.is_none_or(|question| question.bits.has(Bits::DO));
+                match own.with_edns && !needs_edns {
+                    true => {
+                        self.upstreams.server_mut(own.server).note_no_edns(now);
+                        self.ask_server_again(now, own.pending, own.server, effects);
+                    }
                     false => self.fail_or_ask_next(now, own.pending, effects),
                 }
             }
@@ -297,13 +306,20 @@ impl Cell {
         }
     }
 
-    /// Ends one flight of a pending question; its server answered, somehow.
-    fn end_flight(&mut self, now: Moment, flight: Id, effects: &mut Effects) -> Option<Flight> {
+    /// Ends one flight of a pending question, which says nothing about its
+    /// server.
+    fn lose_flight(&mut self, flight: Id, effects: &mut Effects) -> Option<Flight> {
         let (own, worn) = self.flights.remove(flight)?;
         effects.worn_ports.extend(worn);
         if let Some(pending) = self.pendings.get_mut(own.pending) {
             pending.flights.retain(|id| *id != flight);
         }
+        Some(own)
+    }
+
+    /// Ends one flight of a pending question; its server answered, somehow.
+    fn end_flight(&mut self, now: Moment, flight: Id, effects: &mut Effects) -> Option<Flight> {
+        let own = self.lose_flight(flight, effects)?;
         self.upstreams.server_mut(own.server).note_answer(now.since(own.sent));
         Some(own)
     }

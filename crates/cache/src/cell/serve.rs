@@ -134,6 +134,10 @@ impl Cell {
             }
             None => {
                 let id = self.add_pending(now, hash, question, Some(Waiter::Peer(peer)), stale);
+                if let Some(pending) = self.pendings.get_mut(id) {
+                    // What a former owner has would be what is to be renewed.
+                    pending.is_refresh = manner == Manner::Refresh;
+                }
                 self.start_as_owner(now, id, effects);
                 id
             }

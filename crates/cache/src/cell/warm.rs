@@ -65,10 +65,13 @@ impl Cell {
             self.forget_one_previous();
         }
         if is_same_key && !self.l2.is_empty() {
-            let job = HandoverJob { before, cursor: 0, is_second_pass: false, sent: 0 };
-            // One that was under way begins again: its newcomers may not have
-            // got everything.
-            if self.handover.replace(job).is_none() {
+            // One that was under way begins again, from what was before it: its
+            // newcomers may not have got everything.
+            let unfinished = self.handover.take();
+            let is_new = unfinished.is_none();
+            let before = unfinished.map_or(before, |job| job.before);
+            self.handover = Some(HandoverJob { before, cursor: 0, is_second_pass: false, sent: 0 });
+            if is_new {
                 self.set_timer(now, Due::Handover);
             }
         }
@@ -287,10 +290,18 @@ impl Cell {
 
     /// Takes entries that a former owner hands over; returns how many are
     /// kept, nothing if they are not well formed.
-    pub fn take_handover(&mut self, now: Moment, mut octets: &[u8]) -> Option<usize> {
+    ///
+    /// They `waited` since they were written, and are older by that.
+    pub fn take_handover(
+        &mut self,
+        now: Moment,
+        waited: Duration,
+        mut octets: &[u8],
+    ) -> Option<usize> {
+        let written = Moment(now.0.saturating_sub(waited.as_micros() as u64));
         let mut kept = 0;
         while !octets.is_empty() {
-            let Some((answer, rest)) = Answer::decode(octets, now) else {
+            let Some((answer, rest)) = Answer::decode(octets, written) else {
                 self.counts.peer_malformed.add(1);
                 return None;
             };

@@ -19,6 +19,9 @@ const SILENT_MAX: u32 = 3;
 /// How long a server that is down is left alone: at first, and at the most.
 const REST_MIN: Duration = Duration::from_secs(1);
 const REST_MAX: Duration = Duration::from_secs(30);
+/// How long a server that failed on EDNS is asked without: it may have been a
+/// bad moment, and answers are smaller so.
+const NO_EDNS: Duration = Duration::from_secs(60);
 /// One question in this many goes to a server that is not the fastest.
 const EXPLORE: u32 = 32;
 /// How long a server that was never asked is assumed to take.
@@ -54,8 +57,8 @@ pub struct Group {
 #[derive(Clone, Debug)]
 pub struct Server {
     pub address: Address,
-    /// It fails on EDNS, so it is asked without.
-    pub without_edns: bool,
+    /// Until when it is asked without EDNS, on which it failed.
+    no_edns_until: Option<Moment>,
     pub asked: u64,
     pub answered: u64,
     pub timeouts: u64,
@@ -70,7 +73,7 @@ impl Server {
     pub fn new(address: Address) -> Self {
         Server {
             address,
-            without_edns: false,
+            no_edns_until: None,
             asked: 0,
             answered: 0,
             timeouts: 0,
@@ -114,6 +117,16 @@ impl Server {
                 (rtt + (took - rtt) / 8.0, spread + ((took - rtt).abs() - spread) / 4.0)
             }
         });
+    }
+
+    /// It failed on EDNS.
+    pub fn note_no_edns(&mut self, now: Moment) {
+        self.no_edns_until = Some(now + NO_EDNS);
+    }
+
+    /// False while it is asked without EDNS.
+    pub fn knows_edns(&self, now: Moment) -> bool {
+        self.no_edns_until.is_none_or(|until| until <= now)
     }
 
     /// It did not answer in time.

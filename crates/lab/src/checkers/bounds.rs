@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use cache::cell::{ANSWER_WITHIN, Sizes};
-use cache::peer::{FrameHead, Message};
+use cache::peer::{FrameHead, Manner, Message};
 
 use super::{Checker, Event};
 use crate::names::{Behaviour, Names, text_form};
@@ -19,6 +19,10 @@ const CONSULTED_MAX: usize = 24;
 /// Probes of one cell to one node within a second: one in 100 ms.
 const PROBES_MAX: usize = 12;
 
+/// Questions of one cell to the others to renew the same, within a second: one
+/// brings a new answer, or a failure that is remembered. Some get lost.
+const RENEWALS_MAX: usize = 4;
+
 /// Work that is under way ends: when a cell rests, nothing waits, nothing is
 /// on its way and no timer is set. And no loop feeds itself: neither upstream
 /// servers nor other nodes are asked the same again and again.
@@ -27,11 +31,47 @@ pub struct Bounds {
     names: Rc<Names>,
     consulted: BTreeMap<(CellId, Vec<u8>), VecDeque<Micros>>,
     probed: BTreeMap<(CellId, CellId), VecDeque<Micros>>,
+    renewed: BTreeMap<(CellId, Vec<u8>), VecDeque<Micros>>,
 }
 
 impl Bounds {
     pub fn new(names: Rc<Names>) -> Self {
-        Bounds { names, consulted: BTreeMap::new(), probed: BTreeMap::new() }
+        Bounds {
+            names,
+            consulted: BTreeMap::new(),
+            probed: BTreeMap::new(),
+            renewed: BTreeMap::new(),
+        }
+    }
+
+    fn see_message(
+        &mut self,
+        now: Micros,
+        from: CellId,
+        to: CellId,
+        message: &Message<'_>,
+    ) -> Result<(), String> {
+        match message {
+            Message::Ping { .. } => {
+                let count = count_within(self.probed.entry((from, to)).or_default(), now, SECOND);
+                if count > PROBES_MAX {
+                    return Err(format!("cell {from} probed {to} {count} times in a second"));
+                }
+            }
+            Message::Lookup { manner: Manner::Refresh, question, .. } => {
+                let mut key = Vec::new();
+                question.encode(&mut key);
+                let count = count_within(self.renewed.entry((from, key)).or_default(), now, SECOND);
+                if count > RENEWALS_MAX {
+                    let name = text_form(question.name);
+                    return Err(format!(
+                        "cell {from} had {name} renewed {count} times in a second"
+                    ));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
     }
 }
 
@@ -66,13 +106,8 @@ impl Checker for Bounds {
             }
             Event::Framed { from, to, octets } => {
                 let messages = FrameHead::read(octets).map(|(_, messages)| messages);
-                let is_probe = |message| matches!(message, Ok(Message::Ping { .. }));
-                for _ in messages.into_iter().flatten().filter(|message| is_probe(*message)) {
-                    let moments = self.probed.entry((from, to)).or_default();
-                    let count = count_within(moments, now, SECOND);
-                    if count > PROBES_MAX {
-                        return Err(format!("cell {from} probed {to} {count} times in a second"));
-                    }
+                for message in messages.into_iter().flatten().flatten() {
+                    self.see_message(now, from, to, &message)?;
                 }
             }
             Event::Rested { cell, sizes, due, .. } => {

@@ -160,8 +160,9 @@ impl Checker for Replies {
                 self.said.insert(said.number, said.clone());
             }
             Event::Crashed { node } | Event::Stopped { node } => {
-                let given = self.given.as_mut();
-                given.map(|given| given.retain(|(cell, _), _| cell.node != node));
+                if let Some(given) = &mut self.given {
+                    given.retain(|(cell, _), _| cell.node != node);
+                }
             }
             Event::Weather { is_bad } => {
                 self.trouble_until = if is_bad { Micros::MAX } else { now + AFTERMATH };

@@ -54,7 +54,8 @@ impl World {
             return;
         }
         let moment = node.moment(self.now);
-        let kept = node.cells[to.cell].cell.take_handover(moment, octets);
+        let kept =
+            node.cells[to.cell].cell.take_handover(moment, std::time::Duration::ZERO, octets);
         self.trace.note(self.now, format_args!("{to} is handed over {kept:?} entries"));
         self.take_effects(to);
     }

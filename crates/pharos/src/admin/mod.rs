@@ -101,10 +101,15 @@ pub fn error(status: StatusCode, message: impl Into<String>) -> Response {
 
 async fn health(State(Desk { server, .. }): Shared) -> Response {
     let totals = server.publisher.current().catalog.totals();
-    let is_ready = server.is_ready();
+    let is_draining = server.node().is_some_and(|node| node.is_draining());
+    let is_ready = server.is_ready() && !is_draining;
     let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let body = json!({
-        "status": if is_ready { "ready" } else { "loading" },
+        "status": match (is_ready, is_draining) {
+            (true, _) => "ready",
+            (false, true) => "draining",
+            (false, false) => "loading",
+        },
         "zones": totals.zones,
         "records": totals.records,
         "broken_zones": totals.broken,

@@ -163,10 +163,10 @@ impl Checks {
                 entries.unwrap_or(default),
                 range.clone(),
             );
-            let bytes = bytes.unwrap_or(entries.saturating_mul(ENTRY_LEN));
+            let bytes = bytes.unwrap_or(entries.saturating_mul(ENTRY_LEN).max(BYTES_MIN));
             Limits {
                 entries,
-                bytes: checks.within(&format!("cache.{what}_bytes"), bytes, 1 << 16..=1 << 42),
+                bytes: checks.within(&format!("cache.{what}_bytes"), bytes, BYTES_MIN..=1 << 42),
             }
         };
         let l1 = limits(self, "l1", spec.l1_entries, 10_000, spec.l1_bytes);
@@ -406,6 +406,8 @@ fn stale_secs(said: Option<Stale>) -> u32 {
     }
 }
 
+/// Octets of a layer at the least: one large answer must fit.
+const BYTES_MIN: usize = 1 << 20;
 /// Octets that an entry is reckoned with where only entries are said: most
 /// answers are smaller.
 const ENTRY_LEN: usize = 512;

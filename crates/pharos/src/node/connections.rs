@@ -5,17 +5,30 @@ use std::sync::Arc;
 
 use wire::DropReason;
 
+use super::admit::Network;
 use super::{Command, Node};
 use crate::fleet::Door;
 use crate::tcp::{Answerer, Asker, Next};
 
 /// Passes questions to the cells, in turn.
 #[derive(Debug)]
-pub struct CacheAnswerer(pub Arc<Node>);
+pub struct CacheAnswerer {
+    pub node: Arc<Node>,
+    /// Who may ask; others must not hold places.
+    pub allow: Vec<Network>,
+}
 
 impl Answerer for CacheAnswerer {
-    fn admit(&self, _door: Door, _address: Option<IpAddr>) -> Result<Option<u16>, DropReason> {
-        Ok(None)
+    fn admit(
+        &self,
+        _door: Door,
+        from: IpAddr,
+        _address: Option<IpAddr>,
+    ) -> Result<Option<u16>, DropReason> {
+        match self.allow.iter().any(|network| network.contains(from)) {
+            true => Ok(None),
+            false => Err(DropReason::NotServed),
+        }
     }
 
     fn answer(&self, request: &[u8], asker: &Asker, _answers: &mut Vec<u8>) -> Next {
@@ -30,7 +43,7 @@ impl Answerer for CacheAnswerer {
             idle_100ms: asker.idle_100ms,
             reply: asker.replies.clone(),
         };
-        match self.0.next_cell().tell(command) {
+        match self.node.next_cell().tell(command) {
             true => Next::Waits,
             false => Next::Ends,
         }

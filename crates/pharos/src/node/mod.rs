@@ -23,12 +23,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use cache::Counts;
 use cache::cell::Flush;
-use cluster::{Member, Routing};
+use cluster::{Member, Routing, Standing};
 use rustix::fd::OwnedFd;
 use tokio::sync::{mpsc, oneshot};
 
@@ -40,6 +41,9 @@ pub use members::Routed;
 pub use report::{CellReport, EntryReport, metrics};
 pub use start::start;
 
+/// Sockets that a cell may have open for upstream servers and other cells: two
+/// for each place, and connections.
+pub const SOCKETS_PER_CELL: usize = 2 * ports::PORTS as usize + peering::STREAMS_MAX + 4;
 /// Commands that wait for a cell at the most.
 pub const COMMANDS_MAX: usize = 4096;
 
@@ -53,8 +57,9 @@ pub enum Command {
     /// A frame of another node's cell that came over a connection.
     Frame { address: SocketAddr, cell: u8, octets: Bytes },
     /// Entries that another node hands over.
-    Handover { octets: Bytes, done: oneshot::Sender<Option<usize>> },
-    /// Forget; says how many entries there were.
+    Handover { waited: Duration, octets: Bytes, done: oneshot::Sender<Option<usize>> },
+    /// Forget; says how many entries there were, nothing if there is too much
+    /// to forget already.
     Flush { flush: Flush, done: oneshot::Sender<usize> },
     /// Say how you are.
     Report { done: oneshot::Sender<CellReport> },
@@ -112,6 +117,13 @@ impl Node {
     /// Who owns what now.
     pub fn routing(&self) -> Arc<Routing> {
         self.routed.load().now.clone()
+    }
+
+    /// True if this node is on its way out: balancers should send it no more.
+    pub fn is_draining(&self) -> bool {
+        let routing = self.routing();
+        let own = routing.index_of(&self.own.name);
+        own.is_some_and(|own| routing.view().members()[own as usize].standing == Standing::Draining)
     }
 
     /// Asks every cell; `None` for those that have too much to do or are gone.

@@ -4,12 +4,12 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use cache::cell::{Flush as CellFlush, Handover, Parcel};
-use cluster::{Standing, View, name_tag};
+use cluster::{Member, Standing, View, name_tag};
 use futures_util::stream;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -19,12 +19,14 @@ use super::{CellHandle, Command, Node, Routed, streams};
 use crate::peers::{Flush, Frame, Outbox, PeerClients, PeerService, Receiver};
 
 /// Questions that a cell asks upstream over connections at the same time.
-const STREAMS_MAX: usize = 256;
+pub const STREAMS_MAX: usize = 256;
 /// Pieces of handovers that wait to be sent; one more is lost, and its entries
 /// are asked for when they are needed.
 pub const HANDOVERS_MAX: usize = 1024;
 /// Pieces that wait for one node.
 const PIECES_MAX: usize = 64;
+/// Octets of a piece before its entries.
+const PIECE_HEAD_LEN: usize = 9;
 /// A handover to a node ends when nothing more came for so long.
 const HANDOVER_IDLE: Duration = Duration::from_millis(200);
 
@@ -32,7 +34,11 @@ const HANDOVER_IDLE: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub struct Outside {
     cell: u8,
-    own: CellHandle,
+    /// All cells of this node.
+    cells: Vec<CellHandle>,
+    own_tag: u64,
+    /// Where the others know this node to be.
+    address: SocketAddr,
     runtime: Handle,
     streams: Arc<Semaphore>,
     clients: Option<Arc<PeerClients>>,
@@ -44,13 +50,24 @@ pub struct Outside {
 impl Outside {
     pub fn new(
         cell: u8,
-        own: CellHandle,
+        cells: Vec<CellHandle>,
+        own: &Member,
         runtime: Handle,
         clients: Option<Arc<PeerClients>>,
         handovers: mpsc::Sender<Handover>,
     ) -> Self {
         let streams = Arc::new(Semaphore::new(STREAMS_MAX));
-        Outside { cell, own, runtime, streams, clients, handovers, names: HashMap::new() }
+        Outside {
+            cell,
+            cells,
+            own_tag: name_tag(&own.name),
+            address: own.peer,
+            runtime,
+            streams,
+            clients,
+            handovers,
+            names: HashMap::new(),
+        }
     }
 
     pub fn set_members(&mut self, view: &View) {
@@ -59,8 +76,19 @@ impl Outside {
         self.names = names.collect();
     }
 
-    /// Sends a frame over a connection; false if there is no way to its node.
+    /// True if a frame is for a cell of this node.
+    pub fn is_own(&self, parcel: &Parcel) -> bool {
+        parcel.to.node == self.own_tag
+    }
+
+    /// Sends a frame over a connection, or straight to a cell of this node;
+    /// false if there is no way.
     pub fn send(&self, parcel: &Parcel) -> bool {
+        if self.is_own(parcel) {
+            let Some(cell) = self.cells.get(parcel.to.cell as usize) else { return false };
+            let octets = Bytes::copy_from_slice(&parcel.octets);
+            return cell.tell(Command::Frame { address: self.address, cell: self.cell, octets });
+        }
         let (Some(clients), Some(name)) = (&self.clients, self.names.get(&parcel.to.node)) else {
             return false;
         };
@@ -75,7 +103,7 @@ impl Outside {
 
     /// Asks an upstream server over a connection.
     pub fn ask(&self, to: SocketAddr, token: u64, octets: Vec<u8>) {
-        let own = self.own.clone();
+        let own = self.cells[self.cell as usize].clone();
         let Ok(permit) = self.streams.clone().try_acquire_owned() else {
             own.tell(Command::Stream { token, octets: None });
             return;
@@ -90,12 +118,9 @@ impl Outside {
 
 /// Sends the pieces of handovers to their nodes, each node at its own pace.
 pub async fn send_handovers(clients: Arc<PeerClients>, mut pieces: mpsc::Receiver<Handover>) {
-    let mut nodes: HashMap<Arc<str>, mpsc::Sender<Bytes>> = HashMap::new();
+    let mut nodes: HashMap<Arc<str>, mpsc::Sender<Piece>> = HashMap::new();
     while let Some(Handover { to, cell, octets }) = pieces.recv().await {
-        let mut entry = Vec::with_capacity(1 + octets.len());
-        entry.push(cell);
-        entry.extend_from_slice(&octets);
-        let mut entry = Bytes::from(entry);
+        let mut entry = Piece { cell, octets, since: Instant::now() };
         if let Some(node) = nodes.get(&to) {
             match node.try_send(entry) {
                 // A node that does not keep up loses some: they are asked for
@@ -111,10 +136,38 @@ pub async fn send_handovers(clients: Arc<PeerClients>, mut pieces: mpsc::Receive
     }
 }
 
-async fn send_to_node(clients: Arc<PeerClients>, node: Arc<str>, pieces: mpsc::Receiver<Bytes>) {
+/// Entries for a cell of another node, and since when they wait.
+struct Piece {
+    cell: u8,
+    octets: Vec<u8>,
+    since: Instant,
+}
+
+impl Piece {
+    /// As it is sent: the cell, how long it waited, the entries. While they
+    /// wait they grow older, and the other node must know it.
+    fn write(self) -> Bytes {
+        let waited_us = self.since.elapsed().as_micros() as u64;
+        let mut out = Vec::with_capacity(PIECE_HEAD_LEN + self.octets.len());
+        out.push(self.cell);
+        out.extend(waited_us.to_be_bytes());
+        out.extend_from_slice(&self.octets);
+        Bytes::from(out)
+    }
+
+    /// The cell, the time that it waited, and the entries.
+    fn read(mut octets: Bytes) -> Option<(u8, Duration, Bytes)> {
+        let (&cell, rest) = octets.split_first()?;
+        let waited_us = u64::from_be_bytes(*rest.first_chunk()?);
+        let entries = octets.split_off(PIECE_HEAD_LEN);
+        Some((cell, Duration::from_micros(waited_us), entries))
+    }
+}
+
+async fn send_to_node(clients: Arc<PeerClients>, node: Arc<str>, pieces: mpsc::Receiver<Piece>) {
     let batches = stream::unfold(pieces, async |mut pieces| {
         let piece = timeout(HANDOVER_IDLE, pieces.recv()).await.ok().flatten()?;
-        Some((vec![piece], pieces))
+        Some((vec![piece.write()], pieces))
     });
     match clients.hand_over(&node, batches).await {
         Ok(kept) => tracing::info!(%node, kept, "entries handed over"),
@@ -163,16 +216,14 @@ impl PeerService for Service {
 
     async fn take(&self, _from: &str, entries: Vec<Bytes>) -> Result<u64, String> {
         let mut kept = 0;
-        for mut entry in entries {
-            if entry.is_empty() {
-                return Err("an entry without a cell".into());
-            }
-            let octets = entry.split_off(1);
-            let Some(cell) = self.node.cells.get(entry[0] as usize) else {
-                return Err(format!("there is no cell {}", entry[0]));
+        for entry in entries {
+            let (number, waited, octets) =
+                Piece::read(entry).ok_or("entries without a cell and their time")?;
+            let Some(cell) = self.node.cells.get(number as usize) else {
+                return Err(format!("there is no cell {number}"));
             };
             let (done, answer) = oneshot::channel();
-            if !cell.tell(Command::Handover { octets, done }) {
+            if !cell.tell(Command::Handover { waited, octets, done }) {
                 return Err("this node has too much to do".into());
             }
             let taken = answer.await.map_err(|_| "this node stops".to_owned())?;

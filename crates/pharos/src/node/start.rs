@@ -13,7 +13,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
-use super::admit::Doorkeeper;
+use super::admit::{Doorkeeper, Network};
 use super::connections::CacheAnswerer;
 use super::members::Routings;
 use super::peering::{self, Frames, HANDOVERS_MAX, Outside, Service};
@@ -114,7 +114,7 @@ pub fn start(
         // It ends with the runtime.
         runtime.spawn(peers.run(listener, std::future::pending()));
     }
-    take_connections(&node, config, tcp)?;
+    take_connections(&node, config, own_config.allow.clone(), tcp)?;
     let mut threads = Vec::new();
     let per_cell = workers.into_iter().zip(peers).zip(commands).enumerate();
     for (number, ((listeners, peers), commands)) in per_cell {
@@ -130,7 +130,8 @@ pub fn start(
             refusals: node.refusals[number].clone(),
             doorkeeper: Doorkeeper::new(
                 own_config.allow.clone(),
-                own_config.client_per_sec,
+                // Each cell sees its share of a client's questions.
+                own_config.client_per_sec.map(|all| (all / own_config.workers as u32).max(1)),
                 random::octets(),
             ),
             publisher: server.publisher.clone(),
@@ -141,7 +142,8 @@ pub fn start(
             counters: server.counters.add(Via::Udp),
             outside: Outside::new(
                 cell,
-                handle.clone(),
+                node.cells.clone(),
+                &node.own,
                 runtime.handle().clone(),
                 node.clients.clone(),
                 handovers.clone(),
@@ -172,9 +174,11 @@ fn open_cells(count: usize) -> Result<(Vec<CellHandle>, Vec<Receiver<Command>>),
 fn take_connections(
     node: &Arc<Node>,
     config: &Config,
+    allow: Vec<Network>,
     listeners: Vec<crate::tcp::Listener>,
 ) -> Result<(), String> {
-    let tcp = Arc::new(TcpServer::new(CacheAnswerer(node.clone()), config.tcp));
+    let answerer = CacheAnswerer { node: node.clone(), allow };
+    let tcp = Arc::new(TcpServer::new(answerer, config.tcp));
     for crate::tcp::Listener { socket, door } in listeners {
         let socket = tokio::net::TcpListener::from_std(socket)
             .map_err(|error| format!("cannot start: {error}"))?;

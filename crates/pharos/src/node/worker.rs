@@ -48,6 +48,8 @@ const UPSTREAM_LEN_MAX: usize = 4096;
 const IDLE: Duration = Duration::from_millis(200);
 /// Sockets that are looked after at once when many are ready.
 const EVENTS_MAX: usize = 128;
+/// Commands before the sockets get their turn.
+const COMMANDS_AT_ONCE: usize = 256;
 /// Batches of one socket before the others get their turn.
 const ROUNDS_MAX: usize = 4;
 /// Where a node's clock starts: ages of entries reach back before it.
@@ -308,8 +310,7 @@ impl<'w> Desk<'w> {
             }
         };
         let refused = match self.start.doorkeeper.admit(from.ip(), clock.millis) {
-            Err(Refused::Network) => Some(NOT_ALLOWED),
-            Err(Refused::Rate) => Some(TOO_OFTEN),
+            Err(refused) => Some(error_of(refused, &self.start.counts)),
             Ok(()) if verdict == Verdict::Answer && !query.flags.has(Flags::RD) => {
                 query.is_internet().then_some(NOT_RECURSIVE)
             }
@@ -390,9 +391,14 @@ impl<'w> Desk<'w> {
     fn take_commands(&mut self) {
         let mut rung = [0; 8];
         let _ = rustix::io::read(&*self.start.bell, &mut rung);
-        while let Ok(command) = self.start.commands.try_recv() {
-            self.take_command(command);
+        for _ in 0..COMMANDS_AT_ONCE {
+            match self.start.commands.try_recv() {
+                Ok(command) => self.take_command(command),
+                Err(_) => return,
+            }
         }
+        // There may be more; the sockets have their turn first.
+        let _ = rustix::io::write(&*self.start.bell, &1u64.to_ne_bytes());
     }
 
     fn take_command(&mut self, command: Command) {
@@ -407,13 +413,15 @@ impl<'w> Desk<'w> {
             Command::Frame { address, cell, octets } => {
                 self.cell.take_frame(now, (address, cell), &octets, &mut self.effects);
             }
-            Command::Handover { octets, done } => {
-                let _ = done.send(self.cell.take_handover(now, &octets));
+            Command::Handover { waited, octets, done } => {
+                let _ = done.send(self.cell.take_handover(now, waited, &octets));
             }
             Command::Flush { mut flush, done } => {
                 flush.token = self.token();
-                self.flushes.insert(flush.token, done);
-                self.cell.flush(now, flush);
+                let token = flush.token;
+                if self.cell.flush(now, flush) {
+                    self.flushes.insert(token, done);
+                }
             }
             Command::Report { done } => {
                 let _ = done.send(CellReport::of(&self.cell, now));
@@ -429,8 +437,7 @@ impl<'w> Desk<'w> {
         self.next_token
     }
 
-    /// Answers a question that came over a connection, whose side has checked
-    /// who asks.
+    /// Answers a question that came over a connection.
     fn ask_over_stream(
         &mut self,
         now: Moment,
@@ -447,8 +454,7 @@ impl<'w> Desk<'w> {
         let verdict = self.query.read(request);
         let opt = opt_of(&self.query, &snapshot.settings, from, clock.unix_secs, Some(idle_100ms));
         let refused = match self.start.doorkeeper.admit(from, clock.millis) {
-            Err(Refused::Network) => Some(NOT_ALLOWED),
-            Err(Refused::Rate) => Some(TOO_OFTEN),
+            Err(refused) => Some(error_of(refused, &self.start.counts)),
             Ok(()) => (verdict == Verdict::Answer
                 && !self.query.flags.has(Flags::RD)
                 && self.query.is_internet())
@@ -471,8 +477,14 @@ impl<'w> Desk<'w> {
             let ask = Ask { query: &self.query, request, asker, from, limit, opt };
             self.cell.ask(now, &ask, &mut out, &mut self.effects).map(|answered| answered.len)
         };
+        let counters = &self.start.counters;
+        counters.received_len.add(request.len() as u64);
+        counters.count_type(self.query.qtype);
         match len {
             Some(len) => {
+                if let [_, _, high, low, ..] = out[..len] {
+                    counters.count_reply(u16::from(low & 0xf), len, high & 2 != 0);
+                }
                 let _ = reply.try_send(out[..len].to_vec());
             }
             None => {
@@ -493,6 +505,13 @@ impl<'w> Desk<'w> {
                 self.ask_upstream_over_stream(question);
             }
         }
+        // Before anything leaves from these ports again.
+        for place in std::mem::take(&mut self.effects.worn_ports) {
+            let epoll = &self.epoll;
+            self.ports.renew(place, |socket| {
+                let _ = epoll::delete(epoll, socket.as_fd());
+            });
+        }
         self.send_replies();
         self.send_parcels();
         self.send_upstream();
@@ -503,12 +522,6 @@ impl<'w> Desk<'w> {
             if let Some(done) = self.flushes.remove(&token) {
                 let _ = done.send(removed);
             }
-        }
-        for place in std::mem::take(&mut self.effects.worn_ports) {
-            let epoll = &self.epoll;
-            self.ports.renew(place, |socket| {
-                let _ = epoll::delete(epoll, socket.as_fd());
-            });
         }
         self.effects.clear();
     }
@@ -541,7 +554,8 @@ impl<'w> Desk<'w> {
         let unix_secs = Clock::now().unix_secs;
         let is_streamed = self.start.transport == PeerTransport::Grpc;
         for parcel in &self.effects.parcels {
-            if is_streamed && self.start.outside.send(parcel) {
+            let outside = &self.start.outside;
+            if (is_streamed || outside.is_own(parcel)) && outside.send(parcel) {
                 continue;
             }
             let to = Recipient::cell(NodeTag::from_tag(parcel.to.node), parcel.to.cell);
@@ -638,6 +652,21 @@ fn opt_of(
         }),
         keepalive: idle_100ms.filter(|_| edns.keepalive),
     })
+}
+
+/// What to say to who may not ask; counts it.
+#[cold]
+fn error_of(refused: Refused, counts: &Counts) -> ExtendedError {
+    match refused {
+        Refused::Network => {
+            counts.not_allowed.add(1);
+            NOT_ALLOWED
+        }
+        Refused::Rate => {
+            counts.too_often.add(1);
+            TOO_OFTEN
+        }
+    }
 }
 
 /// Writes a refusal; returns its length, code, and that it is whole.
