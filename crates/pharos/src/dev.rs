@@ -14,6 +14,9 @@ use crate::fleet::{Family, Fleet, Placing, Pool};
 use crate::sockets::Sockets;
 use crate::{random, say, serve};
 
+/// What the server is called.
+const NAME: &str = "pharos-dev";
+
 /// The sample zones: file name and content.
 const SAMPLES: [(&str, &str); 4] = [
     ("example.org.zone", include_str!("../samples/example.org.zone")),
@@ -39,8 +42,9 @@ pub fn run(flags: Flags) -> Result<u8, String> {
 }
 
 fn serve_zones(mut flags: Flags, home: &Home) -> Result<u8, String> {
-    flags.identity.get_or_insert_with(|| "pharos-dev".to_owned());
-    let mut config = config::read(None, &flags)?;
+    flags.identity.get_or_insert_with(|| NAME.to_owned());
+    let authority = config::read(None, &flags)?;
+    let mut config = config::read(Some(&home.write_cache(&authority.listen)?), &flags)?;
     config.version = Some(format!("Pharos {}", env!("CARGO_PKG_VERSION")));
     let shape = Shape { servers: 2048, stripes: 4, size: 4, overlap: 2 };
     let port = config.listen.first().map_or(config::FLEET_PORT, SocketAddr::port);
@@ -51,7 +55,7 @@ fn serve_zones(mut flags: Flags, home: &Home) -> Result<u8, String> {
         domains: ["a", "b", "c", "d"].map(|letter| format!("pharos-{letter}.example")).to_vec(),
         state: home.directory.join("fleet"),
         map: None,
-        host: "pharos-dev".to_owned(),
+        host: NAME.to_owned(),
         grace: Duration::ZERO,
     });
     serve::run(&config, |sockets| announce(&config, sockets))
@@ -89,6 +93,15 @@ impl Home {
             .map_err(|error| explain(&zones, &error))?;
         Ok(zones)
     }
+
+    /// Writes what a cache before the zones is told, as anybody would, and
+    /// returns where it is. It listens beside the zones.
+    fn write_cache(&self, zones: &[SocketAddr]) -> Result<PathBuf, String> {
+        let file = self.directory.join("cache.toml");
+        let text = cache_text(zones);
+        fs::write(&file, text).map_err(|error| explain(&file, &error))?;
+        Ok(file)
+    }
 }
 
 impl Drop for Home {
@@ -98,7 +111,21 @@ impl Drop for Home {
 }
 
 fn explain(directory: &Path, error: &io::Error) -> String {
-    format!("cannot write sample zones to {}: {error}", directory.display())
+    format!("cannot write samples to {}: {error}", directory.display())
+}
+
+/// A cache that asks the zones of its own process, on the first port after all
+/// of theirs; on any port if theirs is any.
+fn cache_text(zones: &[SocketAddr]) -> String {
+    let ports = zones.iter().map(SocketAddr::port);
+    let port = match ports.clone().min() {
+        Some(0) => Some(0),
+        _ => ports.max().and_then(|last| last.checked_add(1)),
+    };
+    let listen = zones.first().zip(port).map_or(String::new(), |(first, port)| {
+        format!("listen = [\"{}\"]\n", SocketAddr::new(first.ip(), port))
+    });
+    format!("[node]\nname = \"{NAME}\"\n[cache]\n{listen}upstreams = [\"local\"]\n")
 }
 
 /// A small zone. Its name servers come from the fleet.
@@ -124,6 +151,10 @@ fn announce(config: &Config, sockets: &Sockets) {
             "         each zone is answered on 4 of them, and any two share 2 at most"
         ));
     }
+    let caches = sockets.cache.iter().flat_map(|cache| &cache.addresses);
+    for address in caches.clone() {
+        say(format_args!("cache    {address} (UDP and TCP), before the zones of this server"));
+    }
     say(format_args!("admin    http://{} (/healthz, /metrics, /v1/zones)", sockets.admin_address));
     say(format_args!("control  {}", config.control.display()));
     if let Some(zones) = &config.zones {
@@ -134,9 +165,14 @@ fn announce(config: &Config, sockets: &Sockets) {
         say(format_args!("try      dig @{ip} -p {port} www.example.org A"));
         say(format_args!("         kdig @{ip} -p {port} +tcp mail.example.org MX"));
     }
+    for address in caches.take(1) {
+        let (ip, port) = (address.ip(), address.port());
+        say(format_args!("         dig @{ip} -p {port} docs.example.org A"));
+    }
     let control = config.control.display();
     let program = std::env::args().next().unwrap_or_else(|| "pharos".to_owned());
     say(format_args!("         {program} zone show example.org --control {control}"));
+    say(format_args!("         {program} cache stats --control {control}"));
     say(format_args!("drill    {program} fleet drill example.org --control {control}"));
 }
 
@@ -156,5 +192,24 @@ mod tests {
         assert_eq!(mode & 0o777, 0o700);
         drop((one, other));
         assert_eq!(fs::read_dir(base.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn the_cache_listens_beside_the_zones() {
+        let base = tempfile::tempdir().unwrap();
+        let home = Home::new(base.path()).unwrap();
+        let flags = Flags { zones: Some(base.path().to_owned()), ..Flags::default() };
+        for (zones, listen) in [
+            (&["127.0.0.1:5300"][..], "127.0.0.1:5301"),
+            (&["127.0.0.1:5301", "127.0.0.1:5300"], "127.0.0.1:5302"),
+            (&["[::1]:5400"], "[::1]:5401"),
+            (&["127.0.0.1:0"], "127.0.0.1:0"),
+            (&["127.0.0.1:65535"], "127.0.0.1:5301"),
+        ] {
+            let zones: Vec<SocketAddr> = zones.iter().map(|text| text.parse().unwrap()).collect();
+            let file = home.write_cache(&zones).unwrap();
+            let cache = config::read(Some(&file), &flags).unwrap().cache.unwrap();
+            assert_eq!(cache.listen, [listen.parse().unwrap()], "{zones:?}");
+        }
     }
 }
