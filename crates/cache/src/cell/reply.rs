@@ -111,7 +111,7 @@ impl Cell {
         if is_ours {
             self.refuse_peers(&mut waiters, effects);
         }
-        let stale = pending.stale.take().filter(|stale| self.may_serve_stale(now, stale));
+        let stale = pending.stale.take().filter(|stale| self.may_serve_stale(stale));
         match stale {
             Some(stale) => self.release(now, waiters, &stale, None, effects),
             None => self.release(now, waiters, &failure, Some(error), effects),
@@ -146,7 +146,7 @@ impl Cell {
         let Some(pending) = self.pendings.get_mut(id) else { return };
         pending.stale_at = None;
         let stale = pending.stale.clone();
-        let Some(stale) = stale.filter(|stale| self.may_serve_stale(now, stale)) else { return };
+        let Some(stale) = stale.filter(|stale| self.may_serve_stale(stale)) else { return };
         let Some(pending) = self.pendings.get_mut(id) else { return };
         let waiters = std::mem::take(&mut pending.waiters);
         pending.working_at = None;
@@ -155,11 +155,10 @@ impl Cell {
         self.release(now, waiters, &stale, None, effects);
     }
 
-    /// True if data past its time may be said, now: the node may not want any,
-    /// and what it has may have been flushed since somebody began to wait.
-    fn may_serve_stale(&self, now: Moment, stale: &Answer) -> bool {
-        let stale_secs = self.config.stale_secs;
-        stale_secs > 0 && stale.stale_secs(now) <= stale_secs && !self.flushes.covers(stale)
+    /// True if data past its time may be said: the node may not want any from
+    /// others either, and it may have been flushed since somebody began to wait.
+    fn may_serve_stale(&self, stale: &Answer) -> bool {
+        self.config.stale_secs > 0 && !self.flushes.covers(stale)
     }
 
     /// Removes a pending question and everything on its way for it.
