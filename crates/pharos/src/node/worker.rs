@@ -214,6 +214,9 @@ impl<'w> Desk<'w> {
                 Err(rustix::io::Errno::INTR) => continue,
                 Err(error) => return Err(error.into()),
             };
+            // Before what came is looked at: a cell that was idle must not route
+            // it as things were.
+            self.take_routing();
             for event in ready {
                 match event.data.u64() {
                     token::BELL => self.take_commands(),
@@ -223,16 +226,18 @@ impl<'w> Desk<'w> {
                 }
             }
             let now = self.now();
-            if self.routed.load().now.tag() != self.cell.routing().tag() {
-                self.take_routing(now);
-            }
             self.cell.tick(now, &mut self.effects);
             self.perform();
         }
         Ok(())
     }
 
-    fn take_routing(&mut self, now: Moment) {
+    /// Routes as the node does.
+    fn take_routing(&mut self) {
+        if self.routed.load().now.tag() == self.cell.routing().tag() {
+            return;
+        }
+        let now = self.now();
         let routed = self.routed.load().clone();
         self.start.outside.set_members(routed.now.view());
         // Whoever was not there under the key before hears of it first.
