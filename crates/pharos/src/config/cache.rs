@@ -352,7 +352,9 @@ impl Checks {
             let name = match wire::name::from_text(domain) {
                 Ok(name) => name.to_ascii_lowercase().into_boxed_slice(),
                 Err(error) => {
-                    self.problems.push(format!("{place}: no domain name: {error}"));
+                    self.problems.push(format!(
+                        "{place}: no domain name: {error}; accepted: as in corp.example"
+                    ));
                     continue;
                 }
             };
