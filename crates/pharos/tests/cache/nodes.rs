@@ -74,7 +74,9 @@ impl Cluster {
     pub fn alone(recipe: Recipe) -> Cluster {
         let home = tempfile::tempdir().unwrap();
         let node = Node::start(&recipe, home.path(), "n1", 0).unwrap_or_else(|log| panic!("{log}"));
-        Cluster { nodes: vec![node], home, recipe }
+        let cluster = Cluster { nodes: vec![node], home, recipe };
+        cluster.agree(1);
+        cluster
     }
 
     /// Nodes that learn of each other by gossip.
@@ -143,15 +145,17 @@ impl Cluster {
         drop(self.nodes.remove(place));
     }
 
-    /// Waits until all nodes know the same so many members by the same view.
+    /// Waits until all nodes know the same so many members, and find the same
+    /// owners among them.
     pub fn agree(&self, count: usize) {
         eventually(&format!("agreement on {count} members"), || {
-            let known: Vec<Value> = self.nodes.iter().map(Node::members).collect();
+            let known: Vec<Value> = self.nodes.iter().map(|node| node.tool(&["stats"])).collect();
             known.iter().all(|own| {
-                own["members"].as_array().unwrap().len() == count
-                    && own["digest"] == known[0]["digest"]
-                    && own["view"] == known[0]["view"]
-                    && own["key_epoch"] == known[0]["key_epoch"]
+                // Before the first key everybody has one of their own.
+                own["members"] == count
+                    && own["key_epoch"].as_u64() > Some(0)
+                    && own["view_digest"] == known[0]["view_digest"]
+                    && own["routing"] == known[0]["routing"]
             })
         });
     }
@@ -260,10 +264,6 @@ impl Node {
 
     pub fn members(&self) -> Value {
         self.tool(&["members"])
-    }
-
-    pub fn stats(&self) -> Value {
-        self.tool(&["stats"])
     }
 
     /// Names of entries in its part of the L2, with their kinds.

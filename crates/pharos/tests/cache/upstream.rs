@@ -325,7 +325,7 @@ impl<'a> Draft<'a> {
 
     /// What an ordinary name has.
     fn data(&mut self, owner: [u8; 2]) {
-        let Question { name, qtype, ref rule, .. } = self.question;
+        let Question { name, qtype, rule, .. } = self.question;
         match *qtype {
             rtype::A => self.answer(owner, *qtype, rule.ttl_secs, &address_of(name).octets()),
             rtype::AAAA => self.answer(owner, *qtype, rule.ttl_secs, &address6_of(name).octets()),
