@@ -28,6 +28,7 @@ const QUESTIONS: [&[u8]; 2] = [
 ];
 
 /// The cell's world.
+#[derive(Debug)]
 pub struct World {
     cell: Cell,
     effects: Effects,
