@@ -1,21 +1,32 @@
 //! Clients of a cache over connections.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use wire::DropReason;
 
 use super::admit::Network;
 use super::{Command, Node};
+use crate::counters::{AllCounters, Counters, Via};
 use crate::fleet::Door;
 use crate::tcp::{Answerer, Asker, Next};
 
 /// Passes questions to the cells, in turn.
 #[derive(Debug)]
 pub struct CacheAnswerer {
-    pub node: Arc<Node>,
+    node: Arc<Node>,
     /// Who may ask; others must not hold places.
-    pub allow: Vec<Network>,
+    allow: Vec<Network>,
+    counters: Arc<Counters>,
+    /// Counters have one writer; connections take turns.
+    writing: Mutex<()>,
+}
+
+impl CacheAnswerer {
+    pub fn new(node: Arc<Node>, allow: Vec<Network>, counters: &AllCounters) -> Self {
+        let counters = counters.add(Via::Tcp);
+        CacheAnswerer { node, allow, counters, writing: Mutex::default() }
+    }
 }
 
 impl Answerer for CacheAnswerer {
@@ -25,10 +36,12 @@ impl Answerer for CacheAnswerer {
         from: IpAddr,
         _address: Option<IpAddr>,
     ) -> Result<Option<u16>, DropReason> {
-        match self.allow.iter().any(|network| network.contains(from)) {
-            true => Ok(None),
-            false => Err(DropReason::NotServed),
+        if self.allow.iter().any(|network| network.contains(from)) {
+            return Ok(None);
         }
+        let _turn = self.writing.lock();
+        self.counters.drops[DropReason::NotServed as usize].add(1);
+        Err(DropReason::NotServed)
     }
 
     fn answer(&self, request: &[u8], asker: &Asker, _answers: &mut Vec<u8>) -> Next {

@@ -13,7 +13,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
-use super::admit::{Doorkeeper, Network};
+use super::admit::Doorkeeper;
 use super::connections::CacheAnswerer;
 use super::members::Routings;
 use super::peering::{self, Frames, HANDOVERS_MAX, Outside, Service};
@@ -114,7 +114,8 @@ pub fn start(
         // It ends with the runtime.
         runtime.spawn(peers.run(listener, std::future::pending()));
     }
-    take_connections(&node, config, own_config.allow.clone(), tcp)?;
+    let answerer = CacheAnswerer::new(node.clone(), own_config.allow.clone(), &server.counters);
+    take_connections(answerer, config, tcp)?;
     let mut threads = Vec::new();
     let per_cell = workers.into_iter().zip(peers).zip(commands).enumerate();
     for (number, ((listeners, peers), commands)) in per_cell {
@@ -172,12 +173,10 @@ fn open_cells(count: usize) -> Result<(Vec<CellHandle>, Vec<Receiver<Command>>),
 
 /// Takes clients' connections.
 fn take_connections(
-    node: &Arc<Node>,
+    answerer: CacheAnswerer,
     config: &Config,
-    allow: Vec<Network>,
     listeners: Vec<crate::tcp::Listener>,
 ) -> Result<(), String> {
-    let answerer = CacheAnswerer { node: node.clone(), allow };
     let tcp = Arc::new(TcpServer::new(answerer, config.tcp));
     for crate::tcp::Listener { socket, door } in listeners {
         let socket = tokio::net::TcpListener::from_std(socket)
