@@ -60,7 +60,8 @@ fn failures_stay_failures_and_are_remembered() {
         }
     }
     assert_eq!(upstream.count("servfail-a.test"), 1);
-    assert_eq!(cluster.nodes[0].ask("servfail-a.test").error(), Some(CACHED_ERROR));
+    let reply = cluster.nodes[0].ask("servfail-a.test");
+    assert!([Some(CACHED_ERROR), Some(NO_REACHABLE_AUTHORITY)].contains(&reply.error()));
 }
 
 #[test]
@@ -76,8 +77,12 @@ fn silence_upstream_becomes_servfail_and_is_remembered() {
     });
     assert_eq!(seen, 2);
     let asked = upstream.count("timeout-a.test");
-    let reply = cluster.nodes[0].ask("timeout-a.test");
-    assert_eq!((reply.code(), reply.error()), (SERVFAIL, Some(CACHED_ERROR)));
+    for node in &cluster.nodes {
+        let reply = node.ask("timeout-a.test");
+        assert_eq!(reply.code(), SERVFAIL);
+        // From its own memory, or from that of the owner.
+        assert!([Some(CACHED_ERROR), Some(NO_REACHABLE_AUTHORITY)].contains(&reply.error()));
+    }
     assert_eq!(upstream.count("timeout-a.test"), asked);
 }
 
@@ -194,7 +199,6 @@ fn data_past_its_time_is_served_and_marked_while_upstream_is_silent() {
         });
         assert!(node.event("stale") > 0);
     }
-    // Nothing is there to be said of what was never known.
     upstream.mute(false);
     eventually("fresh data again", || {
         let reply = cluster.nodes[0].ask(name);

@@ -3,12 +3,14 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::sync::{Arc, OnceLock};
 
 use wire::rtype;
 
 use crate::common::{PATIENCE, eventually};
 use crate::nodes::{Cluster, Recipe, check, make_key};
-use crate::reply::{Reply, ask_many, ask_over_tcp, message};
+use crate::owners::settle;
+use crate::reply::{Reply, ask_many, message};
 use crate::upstream::{FORGED, Upstream};
 
 const SERVFAIL: u16 = 2;
@@ -76,14 +78,14 @@ fn clients_from_elsewhere_are_refused() {
     is_refused(&ask_from([127, 0, 0, 1]));
     assert_eq!(upstream.totals(), (0, 0), "nobody is asked for them");
     check("www.test", &ask_from([127, 0, 0, 2]));
-    // Nor is what is known told to them, over connections neither.
+    // Nor is what is known told to them, and over connections nothing at all.
     is_refused(&ask_from([127, 0, 0, 3]));
-    is_refused(&ask_over_tcp(node.dns, &message("www.test", rtype::A, Some(1232))));
-    let refused = ["udp", "tcp"].map(|transport| {
-        let labels = format!("transport=\"{transport}\",rcode=\"REFUSED\"");
-        node.metric(&format!("pharos_answers_total{{{labels}}}"))
-    });
-    assert_eq!(refused.iter().sum::<u64>(), 3, "{refused:?}");
+    assert_eq!(node.event("not_allowed"), 2);
+    let mut stream = TcpStream::connect(node.dns).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0, "it is closed");
+    let labels = "transport=\"tcp\",reason=\"not_served\"";
+    eventually("it is counted", || node.metric(&format!("pharos_dropped_total{{{labels}}}")) == 1);
 }
 
 /// All datagrams that were refused at a node's peer port.
@@ -150,4 +152,39 @@ fn a_node_with_the_key_of_another_cluster_stays_outside() {
     cluster.agree(2);
     assert_eq!(stranger.members()["members"].as_array().unwrap().len(), 1);
     assert!(cluster.nodes.iter().all(|node| !node.holds("alone.test")));
+}
+
+/// Carries datagrams to a node, each of them twice.
+fn echo(to: Arc<OnceLock<SocketAddr>>) -> SocketAddr {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let mut datagram = [0; 65_535];
+        // It ends with the test's process.
+        while let Ok(len) = socket.recv(&mut datagram) {
+            for _ in 0..2 {
+                let _ = to.get().map(|to| socket.send_to(&datagram[..len], to));
+            }
+        }
+    });
+    address
+}
+
+#[test]
+fn what_is_sent_to_a_node_again_is_refused_and_counted() {
+    let upstream = Upstream::start();
+    let mut cluster = Cluster::gossiping(1, Recipe::of(&upstream));
+    let to = Arc::new(OnceLock::new());
+    let way = echo(to.clone());
+    cluster.start_with("n2", &format!("peer_advertise = '{way}'"));
+    to.set(cluster.node("n2").peer.unwrap()).unwrap();
+    cluster.agree(2);
+    let names = (0..50).map(|number| format!("again{number}.test"));
+    ask_many(&[cluster.node("n1").dns], names.clone(), 8, check);
+    settle(&cluster);
+    assert!(cluster.node("n2").refused("replayed") > 0);
+    assert_eq!(cluster.event("peer_malformed"), 0);
+    // What it says goes back on a way that leads to itself: it is as good as
+    // silent, and still nobody gets a wrong answer.
+    ask_many(&cluster.doors(), names, 8, check);
 }

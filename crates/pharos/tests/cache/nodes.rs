@@ -118,7 +118,13 @@ impl Cluster {
     /// Starts one more node, or one that was before; nothing waits until the
     /// others know it.
     pub fn start(&mut self, name: &str) {
-        let node = Node::start(&self.recipe, self.home.path(), name, 0);
+        self.start_with(name, "");
+    }
+
+    /// The same with one more line of `[cache]`.
+    pub fn start_with(&mut self, name: &str, line: &str) {
+        let recipe = self.recipe.clone().with(line);
+        let node = Node::start(&recipe, self.home.path(), name, 0);
         self.nodes.push(node.unwrap_or_else(|log| panic!("{name} does not start: {log}")));
     }
 

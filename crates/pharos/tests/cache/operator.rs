@@ -127,7 +127,8 @@ fn the_budget_of_upstream_questions_is_kept_by_the_whole_cluster() {
     let allowed = 20.0 * (0.25 + started.elapsed().as_secs_f64()) + 4.0;
     assert!(questions as f64 <= allowed, "{questions} questions, {allowed} allowed");
     assert!(answered > 0 && refused > 0, "{answered} answered, {refused} refused");
-    assert_eq!(cluster.event("upstream_over_budget"), refused);
+    // An heir may have tried what its owner could not.
+    assert!(cluster.event("upstream_over_budget") >= refused);
 }
 
 #[test]

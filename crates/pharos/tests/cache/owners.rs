@@ -5,16 +5,15 @@ use crate::nodes::{Cluster, Recipe, check};
 use crate::reply::ask_many;
 use crate::upstream::Upstream;
 
-/// Unique names of the test that counts them. With all optimisations a
-/// million would do; the tests run without.
-const UNIQUE_NAMES: usize = 20_000;
+/// Names of the test that counts what is asked for each.
+const UNIQUE_NAMES: usize = 100_000;
 
 fn names(of: &str, count: usize) -> impl Iterator<Item = String> + Clone {
     (0..count).map(move |number| format!("{of}{number}.test"))
 }
 
 /// Waits until the heirs have what the owners told them.
-fn settle(cluster: &Cluster) {
+pub fn settle(cluster: &Cluster) {
     eventually("heirs have what they were sent", || {
         cluster.event("puts_taken") == cluster.event("puts_sent")
     });
