@@ -191,7 +191,8 @@ impl Cell {
         own.is_working = true;
         let id = own.pending;
         if let Some(pending) = self.pendings.get_mut(id)
-            && matches!(pending.step, Step::Owners { .. } | Step::Previous)
+            // Later on others are waited for.
+            && matches!(pending.step, Step::Owners { .. })
         {
             pending.step_at = now + SILENCE_MAX;
             self.schedule(id);

@@ -229,10 +229,12 @@ impl Cell {
         for place in pending.requests.iter_mut().filter(|place| **place == Some(request)) {
             *place = None;
         }
+        let mut open = pending.requests.iter().flatten().filter_map(|id| self.requests.get(*id));
         let is_over = match pending.step {
             Step::Owners { .. } => true,
-            // Others who owned it may still know.
-            Step::Previous => pending.requests.iter().all(Option::is_none),
+            // Others who owned it may still know. Not those who were asked to
+            // resolve it before: they may wait for this very cell.
+            Step::Previous => !open.any(|request| request.is_peek),
             // It went on without this cell.
             Step::Turn | Step::Upstream { .. } => false,
         };
