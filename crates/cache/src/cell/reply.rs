@@ -111,7 +111,13 @@ impl Cell {
         if is_ours {
             self.refuse_peers(&mut waiters, effects);
         }
-        let stale = pending.stale.take().filter(|stale| self.may_serve_stale(stale));
+        // What came meanwhile and is past its time by now is still better.
+        let stale = pending.stale.take().or_else(|| {
+            let question = pending.question();
+            let in_l2 = self.l2.peek(pending.hash, |own| own.is_for(&question)).cloned();
+            self.usable_stale(now, pending.hash, &question, in_l2)
+        });
+        let stale = stale.filter(|stale| self.may_serve_stale(stale));
         match stale {
             Some(stale) => self.release(now, waiters, &stale, None, effects),
             None => self.release(now, waiters, &failure, Some(error), effects),
