@@ -121,7 +121,13 @@ impl Cell {
         let own = self.upstreams.server_mut(server);
         own.asked += 1;
         let trips = if port.is_some() { 1 } else { STREAM_PATIENCE };
-        pending.step_at = now + own.patience() * trips;
+        // Twice as long with each try: they must not all be used up before
+        // servers that say nothing for a second are back.
+        let before = match pending.step {
+            Step::Upstream { sends, .. } => u32::from(sends.min(SENDS_MAX)).saturating_sub(1),
+            _ => 0,
+        };
+        pending.step_at = now + own.patience() * trips * 2u32.pow(before);
         let question = pending.question();
         let with_edns = own.knows_edns(now) || question.bits.has(Bits::DO);
         let random = &mut self.random;
