@@ -28,6 +28,7 @@ const RENEWALS_MAX: usize = 4;
 /// servers nor other nodes are asked the same again and again.
 #[derive(Debug)]
 pub struct Bounds {
+    has_room: bool,
     names: Rc<Names>,
     consulted: BTreeMap<(CellId, Vec<u8>), VecDeque<Micros>>,
     probed: BTreeMap<(CellId, CellId), VecDeque<Micros>>,
@@ -35,8 +36,10 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    pub fn new(names: Rc<Names>) -> Self {
+    /// `has_room` if nothing is ever pushed out of the tables.
+    pub fn new(has_room: bool, names: Rc<Names>) -> Self {
         Bounds {
+            has_room,
             names,
             consulted: BTreeMap::new(),
             probed: BTreeMap::new(),
@@ -92,9 +95,11 @@ impl Checker for Bounds {
     fn see(&mut self, now: Micros, event: &Event<'_>) -> Result<(), String> {
         match *event {
             Event::Consulted { cell, heard, .. } => {
-                let behaviour = self.names.find(&heard.name).map(|name| name.behaviour);
-                // These are nobody's to keep, and asked for each client.
-                if matches!(behaviour, Some(Behaviour::Fleeting | Behaviour::Bare)) {
+                let name = self.names.find(&heard.name).ok_or("nobody asks for this name")?;
+                // What is nobody's to keep, or was pushed out, is asked for each
+                // client.
+                let may_be_gone = name.behaviour.is_kept() && !self.has_room;
+                if may_be_gone || matches!(name.behaviour, Behaviour::Fleeting | Behaviour::Bare) {
                     return Ok(());
                 }
                 let moments = self.consulted.entry((cell, heard.key.clone())).or_default();

@@ -98,7 +98,7 @@ impl Checkers {
             Box::new(Deadline::default()),
             Box::new(Agreement::default()),
             Box::new(Forgery::default()),
-            Box::new(Bounds::new(names.clone())),
+            Box::new(Bounds::new(settings.has_room(), names.clone())),
         ];
         if settings.has_room() {
             let from_start = settings.kind == Kind::Calm;
