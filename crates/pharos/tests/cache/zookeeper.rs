@@ -99,7 +99,8 @@ impl Drop for ZooKeeper {
 
 fn says_it_serves(address: SocketAddr) -> std::io::Result<bool> {
     let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(START_MAX))?;
+    // Somebody else may have got the port, and may say nothing.
+    stream.set_read_timeout(Some(SESSION))?;
     stream.write_all(b"srvr")?;
     let mut said = String::new();
     stream.read_to_string(&mut said)?;
