@@ -1,5 +1,5 @@
-//! The sockets that a cell asks upstream from: a pool, each on a port that the
-//! system draws at random, replaced when it carried its share of questions.
+//! The sockets that a cell asks upstream from: a pool, each on a port drawn at
+//! random, replaced when it carried its share of questions.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};

@@ -1,5 +1,6 @@
 //! Batches of datagrams: recvmmsg(2) and sendmmsg(2) over buffers that are
-//! made once. The only unsafe code of the server.
+//! made once. With `outbox` beside it and `peers::steer`, the only unsafe code
+//! of the server.
 //!
 //! A [`Batch`] owns its buffers and the C structures that point into them; the
 //! structures are filled once, and between calls only what the kernel changed
