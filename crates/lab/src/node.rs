@@ -55,6 +55,8 @@ pub struct Node {
     pub is_open: bool,
     /// It is on its way out.
     pub is_leaving: bool,
+    /// It started without knowing of the others.
+    pub began_alone: bool,
 }
 
 impl Node {
@@ -70,6 +72,7 @@ impl Node {
             cells: Vec::new(),
             is_open: false,
             is_leaving: false,
+            began_alone: false,
         }
     }
 

@@ -121,6 +121,16 @@ impl Service {
         Some(Told { number: 0, routing: routing(0, members, self.placement, self.replicas, epoch) })
     }
 
+    /// What `told` would be without the member called `name`; nothing if there
+    /// is nobody else.
+    pub fn without(&self, told: &Told, name: &str) -> Option<Arc<Routing>> {
+        let members = told.routing.view().members().iter();
+        let others: Vec<Member> = members.filter(|own| &*own.name != name).cloned().collect();
+        let epoch = *told.routing.epoch();
+        let make = || routing(0, others, self.placement, self.replicas, epoch);
+        (told.routing.view().members().len() > 1).then(make)
+    }
+
     /// What a node goes by that never heard of anybody else.
     pub fn alone(&self, member: Member) -> Told {
         let routing = routing(0, vec![member], self.placement, self.replicas, self.epoch);

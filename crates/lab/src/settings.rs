@@ -50,6 +50,9 @@ pub struct Settings {
     /// How long things go wrong.
     pub trouble: Micros,
     pub tables: Limits,
+    /// How long entries that are handed over are under way at the most, beyond
+    /// what the network takes: what they belong to is large, or busy.
+    pub handover_lag: Micros,
     /// Upstream servers may be silent, fail, lose and be slow.
     pub has_weather: bool,
     /// Somebody forges answers.
@@ -96,6 +99,7 @@ impl Settings {
             pause_us: 0..chance.among(pause) * MILLI,
             trouble: chance.among(10..25) * SECOND,
             tables: Limits { entries, bytes: entries * 10_000 },
+            handover_lag: chance.pick(&[1, 200 * MILLI, 3 * SECOND]),
             has_weather: is_chaos && chance.happens(500),
             has_forger: is_chaos && chance.happens(500),
         }

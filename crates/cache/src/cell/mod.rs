@@ -124,6 +124,8 @@ pub struct Cell {
     /// A timer is set to probe those that are suspected.
     is_probing: bool,
     previous: Vec<Previous>,
+    /// How the others routed before this node joined them.
+    without_us: Option<Previous>,
     handover: Option<HandoverJob>,
     timers: BinaryHeap<Reverse<(Moment, Due)>>,
     flushes: Flushes,
@@ -169,6 +171,7 @@ impl Cell {
             peers: Peers::default(),
             is_probing: false,
             previous: Vec::new(),
+            without_us: None,
             handover: None,
             timers: BinaryHeap::new(),
             flushes: Flushes::default(),

@@ -77,6 +77,13 @@ impl Cell {
         }
     }
 
+    /// Tells a cell that is new in its cluster how the others route without
+    /// it: until it was handed what it owns now, they are asked. A newcomer may
+    /// learn of them one by one, so that its own former routings say little.
+    pub fn set_routing_without_us(&mut self, now: Moment, routing: Arc<Routing>) {
+        self.without_us = Some(Previous { routing, until: now + WARM_VIEW });
+    }
+
     /// Forgets the oldest of the former routings that share their key with
     /// another. The last one under a key leads to what no other leads to.
     fn forget_one_previous(&mut self) {
@@ -128,7 +135,7 @@ impl Cell {
     /// what nobody asked for between two changes is where it was before both.
     fn former_owners(&self, now: Moment, question: &[u8]) -> Vec<Target> {
         let mut formers = Vec::with_capacity(PREVIOUS_MAX);
-        for Previous { routing, until } in &self.previous {
+        for Previous { routing, until } in self.without_us.iter().chain(&self.previous) {
             let slot = routing.slot(question);
             let mut owners = routing.owners(slot).iter().filter_map(|&member| {
                 let former = &routing.view().members()[member as usize];

@@ -93,7 +93,8 @@ impl World {
     }
 
     /// A node starts. It goes by what it can learn before it is a member, so
-    /// that it knows whom to ask for what it is going to own.
+    /// that it knows whom to ask for what it is going to own; or it hears of the
+    /// others when they hear of it.
     fn join(&mut self, at: usize) -> bool {
         if self.nodes[at].is_up() {
             return false;
@@ -102,11 +103,12 @@ impl World {
         let node = &mut self.nodes[at];
         node.incarnation = self.chance.among(1..1 << 60);
         node.ahead = self.chance.among(0..1 << 40);
-        let told = match self.service.is_stalled() {
+        node.began_alone = self.service.is_stalled() || self.chance.happens(500);
+        let told = match node.began_alone {
             true => self.service.alone(node.member()),
             false => self.service.told().clone(),
         };
-        let before = self.service.told_before().filter(|_| !self.service.is_stalled());
+        let before = self.service.told_before().filter(|_| !node.began_alone);
         let chance = &mut self.chance;
         node.start(before.as_ref().unwrap_or(&told), &self.config, || chance.octets());
         let life = node.incarnation;

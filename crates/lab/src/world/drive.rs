@@ -1,5 +1,7 @@
 //! Cells and what goes between them.
 
+use std::time::Duration;
+
 use cache::Effects;
 use cache::cell::{Handover, Parcel};
 use cache::peer::{FrameHead, Manner, Message};
@@ -9,6 +11,7 @@ use super::ask::number_of;
 use super::{Happening, Origin, Way, World};
 use crate::checkers::Event;
 use crate::node::CellId;
+use crate::queue::Micros;
 use crate::sabotage::Sabotage;
 use crate::service::Told;
 
@@ -48,14 +51,14 @@ impl World {
         self.take_effects(to);
     }
 
-    pub(super) fn deliver_handover(&mut self, to: CellId, octets: &[u8]) {
+    pub(super) fn deliver_handover(&mut self, to: CellId, octets: &[u8], waited: Micros) {
         let node = &mut self.nodes[to.node];
         if to.cell >= node.cells.len() {
             return;
         }
         let moment = node.moment(self.now);
-        let kept =
-            node.cells[to.cell].cell.take_handover(moment, std::time::Duration::ZERO, octets);
+        let waited = Duration::from_micros(waited);
+        let kept = node.cells[to.cell].cell.take_handover(moment, waited, octets);
         self.trace.note(self.now, format_args!("{to} is handed over {kept:?} entries"));
         self.take_effects(to);
     }
@@ -69,7 +72,18 @@ impl World {
         let moment = node.moment(self.now);
         let running = &mut node.cells[id.cell];
         running.view = told.number;
+        let before = self.service.told_before().filter(|_| node.began_alone);
+        if let Some(before) = before
+            && before.routing.epoch().number > running.cell.routing().epoch().number
+        {
+            running.cell.set_routing(moment, before.routing);
+        }
         running.cell.set_routing(moment, told.routing.clone());
+        if node.began_alone
+            && let Some(others) = self.service.without(&told, &node.name)
+        {
+            running.cell.set_routing_without_us(moment, others);
+        }
         // Who is a member is asked.
         let is_member = told.routing.index_of(&node.name).is_some();
         node.is_open |= is_member && !node.is_leaving;
@@ -144,9 +158,15 @@ impl World {
         if self.loses_handovers() {
             return;
         }
+        // Who leaves waits until all is handed over.
+        let lag = match self.nodes[from.node].is_leaving {
+            true => 0,
+            false => self.chance.among(0..self.settings.handover_lag),
+        };
         if let Some(at) = self.network.stream(self.now, from.node, node) {
             let to = CellId { node, cell: handover.cell as usize };
-            self.queue.add(at, Happening::Handover { to, octets: handover.octets.clone() });
+            let (octets, waited) = (handover.octets.clone(), lag);
+            self.queue.add(at + lag, Happening::Handover { to, octets, waited });
         }
     }
 

@@ -96,6 +96,8 @@ enum Happening {
     Handover {
         to: CellId,
         octets: Vec<u8>,
+        /// How long it was under way.
+        waited: Micros,
     },
     /// A question comes to an upstream server.
     Question {
@@ -277,7 +279,9 @@ impl World {
             Happening::Ask { to, wish, over_stream } => self.ask(to, wish, over_stream),
             Happening::Wake { cell, life } => self.wake(cell, life),
             Happening::Frame { from, to, octets } => self.deliver_frame(from, to, &octets),
-            Happening::Handover { to, octets } => self.deliver_handover(to, &octets),
+            Happening::Handover { to, octets, waited } => {
+                self.deliver_handover(to, &octets, waited)
+            }
             Happening::Question { from, octets } => self.consult(from, &octets),
             Happening::Saying { to, source, octets } => self.tell(to, source, octets.as_deref()),
             Happening::View { cell, life, told } => self.show_view(cell, life, told),

@@ -2,13 +2,18 @@
 //! owners, made here, away from the threads that answer.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use cluster::{Epoch, HashKey, Placement, Routing};
+use cluster::{Epoch, HashKey, Member, Placement, Routing, View};
 use tokio::sync::watch;
 
 use crate::coordination::{self, Epochs, Membership};
 use crate::peers::PeerClients;
+
+/// How long a node is new among the others: until then it may have been handed
+/// only a part of what it owns.
+const NEW_FOR: Duration = Duration::from_secs(60);
 
 /// What cells route by.
 #[derive(Clone, Debug)]
@@ -17,6 +22,8 @@ pub struct Routed {
     /// The same members under the key before, for a cell that was not there
     /// then: entries that nobody asked for since are still where they were.
     pub before: Option<Arc<Routing>>,
+    /// How the others route without this node, while it is new among them.
+    pub without_us: Option<Arc<Routing>>,
 }
 
 /// How routings are made.
@@ -26,20 +33,33 @@ pub struct Routings {
     pub replicas: usize,
     /// What hash keys are derived from.
     pub secret: [u8; 32],
+    /// This node, and when it started.
+    pub own: Arc<str>,
+    pub started: Instant,
 }
 
 impl Routings {
     pub fn make(&self, membership: &Membership) -> Routed {
         let Epochs { current, previous } = membership.epochs;
+        let view = Arc::new(membership.view.clone());
+        let others = (self.started.elapsed() < NEW_FOR).then(|| self.others(&view)).flatten();
         Routed {
-            now: Arc::new(self.under(membership, current)),
-            before: previous.map(|epoch| Arc::new(self.under(membership, epoch))),
+            now: Arc::new(self.under(view.clone(), current)),
+            before: previous.map(|epoch| Arc::new(self.under(view, epoch))),
+            without_us: others.map(|view| Arc::new(self.under(view, current))),
         }
     }
 
-    fn under(&self, membership: &Membership, epoch: coordination::Epoch) -> Routing {
+    /// The view without this node, if there is anybody else in it.
+    fn others(&self, view: &View) -> Option<Arc<View>> {
+        let is_other = |member: &&Member| member.name != self.own;
+        let others: Vec<Member> = view.members().iter().filter(is_other).cloned().collect();
+        // A part of a view is one.
+        (!others.is_empty()).then(|| View::new(view.number(), others).ok().map(Arc::new)).flatten()
+    }
+
+    fn under(&self, view: Arc<View>, epoch: coordination::Epoch) -> Routing {
         let key = HashKey::derive(&self.secret, epoch.number, &epoch.salt);
-        let view = Arc::new(membership.view.clone());
         Routing::new(view, self.placement, self.replicas, Epoch { number: epoch.number, key })
     }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use cache::store::Limits;
@@ -82,6 +82,8 @@ pub fn start(
         placement: own_config.placement,
         replicas: own_config.replicas,
         secret: key.derive("hash keys"),
+        own: own.name.clone(),
+        started: Instant::now(),
     };
     let memberships = coordinator.membership();
     let first = routings.make(&memberships.borrow());

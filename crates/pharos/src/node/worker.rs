@@ -162,7 +162,10 @@ impl<'w> Desk<'w> {
         let routed = start.routed.load_full();
         start.outside.set_members(routed.now.view());
         let first = routed.before.as_ref().unwrap_or(&routed.now).clone();
-        let cell = Cell::new(config, first, start.counts.clone());
+        let mut cell = Cell::new(config, first, start.counts.clone());
+        if let Some(others) = &routed.without_us {
+            cell.set_routing_without_us(moment(started), others.clone());
+        }
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let watch = |socket: &dyn AsFd, token: u64| {
             let data = epoll::EventData::new_u64(token);
@@ -202,7 +205,7 @@ impl<'w> Desk<'w> {
     }
 
     fn now(&self) -> Moment {
-        Moment(CLOCK_START + self.started.elapsed().as_micros() as u64)
+        moment(self.started)
     }
 
     fn work(&mut self) -> std::io::Result<()> {
@@ -247,6 +250,9 @@ impl<'w> Desk<'w> {
             self.cell.set_routing(now, before.clone());
         }
         self.cell.set_routing(now, routed.now.clone());
+        if let Some(others) = &routed.without_us {
+            self.cell.set_routing_without_us(now, others.clone());
+        }
     }
 
     /// Until the engine wants to do something, or the thread to look around.
@@ -623,6 +629,11 @@ impl<'w> Desk<'w> {
         let outcome = respond(&context, &mut self.chaos, question, arrival, &mut self.large);
         (outcome.len > 0).then_some(outcome.len)
     }
+}
+
+/// The moment it is now at a node that began at `started`.
+fn moment(started: Instant) -> Moment {
+    Moment(CLOCK_START + started.elapsed().as_micros() as u64)
 }
 
 /// The clocks of a batch.
