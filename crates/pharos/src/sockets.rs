@@ -8,6 +8,9 @@ use crate::counters::Via;
 use crate::fleet::{Door, Fleet};
 use crate::{peers, tcp, udp};
 
+/// Ports of the system's choice that are tried.
+const PORT_TRIES: usize = 16;
+
 /// The sockets of a server, bound before anything is loaded: a busy port is
 /// known at once, not after a million zones.
 #[derive(Debug)]
@@ -103,12 +106,14 @@ impl CacheSockets {
             addresses.push(doors.open(wanted, Door::Host)?);
         }
         let wanted = config.peer_listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)));
-        let failed = |what: &str, error| explain_bind(what, wanted, &error);
         // Port 0: datagrams take the port that connections were given.
-        let grpc = tcp::bind(wanted).map_err(|error| failed("gRPC of peers", error))?;
-        let peer_address = grpc.local_addr().map_err(|error| failed("gRPC of peers", error))?;
-        let (peers, gossip) = peers::bind(peer_address, config.workers as u8)
-            .map_err(|error| failed("datagrams of peers", error))?;
+        let (grpc, peer_address, (peers, gossip)) = try_ports(wanted, || {
+            let grpc = tcp::bind(wanted).map_err(|error| ("gRPC of peers", error))?;
+            let address = grpc.local_addr().map_err(|error| ("gRPC of peers", error))?;
+            let peers = peers::bind(address, config.workers as u8)
+                .map_err(|error| ("datagrams of peers", error))?;
+            Ok((grpc, address, peers))
+        })?;
         let grpc = config.peer_listen.map(|_| grpc);
         let Doors { workers, tcp, .. } = doors;
         Ok(CacheSockets { workers, tcp, addresses, peers, gossip, grpc, peer_address })
@@ -148,20 +153,40 @@ impl Doors {
 
     /// Binds `wanted`, which is free; returns the address that it is.
     fn open(&mut self, wanted: SocketAddr, door: Door) -> Result<SocketAddr, String> {
-        let failed = |via, error| explain_bind(name_of(door, via), wanted, &error);
-        let listener = tcp::Listener::bind(wanted, door, self.shares_ports)
-            .map_err(|error| failed(Via::Tcp, error))?;
-        // Port 0: UDP takes the port that TCP was given.
-        let address = listener.socket.local_addr().map_err(|error| failed(Via::Tcp, error))?;
-        if wanted.port() == 0 {
-            udp::check_free(address).map_err(|error| failed(Via::Udp, error))?;
-        }
-        for own in &mut self.workers {
-            let listener = udp::Listener::bind(address, door);
-            own.push(listener.map_err(|error| failed(Via::Udp, error))?);
-        }
-        self.tcp.push(listener);
+        let (connections, datagrams, address) = try_ports(wanted, || {
+            let failed = |via| move |error| (name_of(door, via), error);
+            let listener = tcp::Listener::bind(wanted, door, self.shares_ports);
+            let listener = listener.map_err(failed(Via::Tcp))?;
+            // Port 0: UDP takes the port that TCP was given.
+            let address = listener.socket.local_addr().map_err(failed(Via::Tcp))?;
+            if wanted.port() == 0 {
+                udp::check_free(address).map_err(failed(Via::Udp))?;
+            }
+            let each = self.workers.iter().map(|_| udp::Listener::bind(address, door));
+            let datagrams: io::Result<Vec<udp::Listener>> = each.collect();
+            Ok((listener, datagrams.map_err(failed(Via::Udp))?, address))
+        })?;
+        self.workers.iter_mut().zip(datagrams).for_each(|(own, listener)| own.push(listener));
+        self.tcp.push(connections);
         Ok(address)
+    }
+}
+
+/// Binds something at `wanted`. With port 0 the system picks a port that is
+/// free for connections; if datagrams of somebody else come there, another one
+/// is tried.
+fn try_ports<T>(
+    wanted: SocketAddr,
+    mut bind: impl FnMut() -> Result<T, (&'static str, io::Error)>,
+) -> Result<T, String> {
+    let mut tries = if wanted.port() == 0 { PORT_TRIES } else { 1 };
+    loop {
+        tries -= 1;
+        match bind() {
+            Ok(bound) => return Ok(bound),
+            Err((_, error)) if tries > 0 && error.kind() == io::ErrorKind::AddrInUse => {}
+            Err((what, error)) => return Err(explain_bind(what, wanted, &error)),
+        }
     }
 }
 
