@@ -13,7 +13,7 @@ use anyhow::{Result, bail};
 use super::names::Names;
 use super::report::{Event, Failures, Phase, SpanResult};
 use super::rounds::REPLICAS;
-use super::servers::{Cluster, Kind, Setup, Stub};
+use super::servers::{Cluster, Setup, Stub};
 use super::{Bench, fill, paced, seconds, sockets};
 use crate::interrupt;
 use crate::load::{self, Histogram, Idle, Load, Outcome, Pressure, Refusal, SPAN, Span};
@@ -52,7 +52,7 @@ impl Change {
 }
 
 pub fn measure(bench: &Bench, stub: &Stub) -> Result<Failures> {
-    let setup = Setup { kind: Kind::Pharos, nodes: NODES };
+    let setup = Setup::pharos(NODES);
     let mut cluster = bench.start(setup, stub, REPLICAS)?;
     fill(&cluster, TAG, bench.names, 2)?;
     let names = Names::uniform(TAG, bench.names);
@@ -76,11 +76,13 @@ pub fn measure(bench: &Bench, stub: &Stub) -> Result<Failures> {
 }
 
 /// Answers a second in a closed loop.
-fn saturated(cluster: &Cluster, names: &Names) -> Result<f64> {
-    let pressure = Pressure { sockets: sockets(NODES), idle: Idle::Wait, ..Pressure::default() };
-    let outcome = Load::new(&cluster.addresses(), names, pressure)?.run(seconds(SATURATED_SECS))?;
+pub fn saturated(cluster: &Cluster, names: &Names) -> Result<f64> {
+    let addresses = cluster.addresses();
+    let sockets = sockets(addresses.len());
+    let pressure = Pressure { sockets, idle: Idle::Wait, ..Pressure::default() };
+    let outcome = Load::new(&addresses, names, pressure)?.run(seconds(SATURATED_SECS))?;
     if let Some(complaint) = outcome.complaint() {
-        bail!("failures, before any: {complaint}{}", cluster.log_tail());
+        bail!("{}, before anything happens: {complaint}{}", cluster.setup, cluster.log_tail());
     }
     Ok(outcome.answers_per_second())
 }

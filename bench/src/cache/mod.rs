@@ -6,6 +6,7 @@
 //! all nodes, stays what it was.
 
 mod failures;
+mod joining;
 mod names;
 mod plot;
 mod popularity;
@@ -26,9 +27,9 @@ use crate::process::LOAD_CORE;
 use names::Names;
 pub use plot::render as render_plot;
 pub use report::FORMAT;
-use report::{CacheReport, FORMAT_VERSION, Parameters, Scenario, Version};
+use report::{CacheReport, FORMAT_VERSION, Parameters, REMOTE_NODES, Scenario, Version};
 use rounds::Rounds;
-use servers::{Cluster, Kind, Programs, Setup, Stub};
+use servers::{Cluster, Kind, Programs, Setup, Stub, Variant};
 
 /// More than this share lost means that the figures say little.
 const LOST_SHARE_MAX: f64 = 0.01;
@@ -55,7 +56,7 @@ pub struct CacheArgs {
     /// Questions a second of the paced half, from which the latencies come.
     #[arg(long, default_value_t = 10_000)]
     rate: u32,
-    /// Outstanding questions of the saturated half.
+    /// Outstanding questions of the saturated half, at each node.
     #[arg(long, default_value_t = Pressure::default().window)]
     window: usize,
     /// Sizes of the Pharos clusters.
@@ -65,7 +66,7 @@ pub struct CacheArgs {
     #[arg(long, value_delimiter = ',', default_value = "dnsdist,unbound,pharos,floor")]
     only: Vec<Kind>,
     /// What is measured.
-    #[arg(long, value_delimiter = ',', default_value = "scenarios,popularity,failures")]
+    #[arg(long, value_delimiter = ',', default_value = "scenarios,popularity,failures,joining")]
     parts: Vec<Part>,
     #[arg(long, value_delimiter = ',', default_value = "hot,zipf,large,unique")]
     scenarios: Vec<Scenario>,
@@ -74,7 +75,10 @@ pub struct CacheArgs {
     latency_ms: f64,
     #[arg(long, default_value_t = 1.0)]
     jitter_ms: f64,
-    /// Seconds between two events of the part `failures`.
+    /// Other ways for the nodes to work, beside the default, where hits are mostly remote.
+    #[arg(long, value_delimiter = ',', default_value = "grpc,bounded-ring")]
+    variants: Vec<Variant>,
+    /// Seconds between two events of the parts `failures` and `joining`.
     #[arg(long, default_value_t = 10.0)]
     event_seconds: f64,
     /// The Pharos binary.
@@ -96,6 +100,8 @@ enum Part {
     Popularity,
     /// Throughput over time while 2 of 4 nodes are killed and come back.
     Failures,
+    /// What is asked upstream while a fifth node joins four.
+    Joining,
 }
 
 /// What all parts share.
@@ -146,7 +152,12 @@ fn setups(args: &CacheArgs) -> Vec<Setup> {
         let mut nodes = args.nodes.clone();
         nodes.sort_unstable();
         nodes.dedup();
-        setups.extend(nodes.into_iter().map(|nodes| Setup { kind: Kind::Pharos, nodes }));
+        let compared = nodes.contains(&REMOTE_NODES).then_some(args.variants.iter());
+        setups.extend(nodes.into_iter().map(Setup::pharos));
+        let variant =
+            |variant: &Variant| Setup { variant: *variant, ..Setup::pharos(REMOTE_NODES) };
+        let others = compared.into_iter().flatten().map(variant);
+        setups.extend(others.filter(|setup| setup.variant != Variant::Standard));
     }
     if args.only.contains(&Kind::Floor) {
         setups.push(Setup::alone(Kind::Floor));
@@ -174,6 +185,10 @@ impl Bench {
             true => Some(failures::measure(self, &stub)?),
             false => None,
         };
+        let joining = match wants(Part::Joining) && args.only.contains(&Kind::Pharos) {
+            true => Some(joining::measure(self, &stub)?),
+            false => None,
+        };
         let versions = args.only.iter().map(|&server| {
             let text = self.programs.version(server);
             Version { server, text }
@@ -193,10 +208,11 @@ impl Bench {
                 upstream_jitter_ms: args.jitter_ms,
             },
             versions: versions.collect(),
-            bars: report::bars(&scenarios, failures.as_ref()),
+            bars: report::bars(&scenarios, failures.as_ref(), joining.as_ref()),
             scenarios,
             popularity,
             failures,
+            joining,
         })
     }
 

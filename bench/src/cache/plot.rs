@@ -2,10 +2,10 @@
 //! of nodes, and throughput over time while nodes fail. What was not measured is left out.
 
 use super::report::{
-    CacheReport, Failures, Phase, PopularityPoint, Scenario, ScenarioResult, SetupResult,
-    SpanResult,
+    CacheReport, Failures, JoinPoint, Joining, Phase, PopularityPoint, Scenario, ScenarioResult,
+    SetupResult, SpanResult,
 };
-use super::servers::{Kind, Setup};
+use super::servers::{Kind, Setup, Variant};
 use crate::draw::{
     BLUE, Frame, GREEN, GRID, INK, MUTED, ORANGE, PAPER, PURPLE, dark_page, line, muted, polyline,
     rectangle, short, text, tick_step, title,
@@ -47,6 +47,9 @@ pub fn render(report: &CacheReport) -> String {
     }
     if let Some(it) = &report.failures {
         y = failures(&mut body, y, it);
+    }
+    if let Some(it) = &report.joining {
+        y = joining(&mut body, y, it);
     }
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {y}\" \
@@ -138,8 +141,11 @@ fn cost_bar(svg: &mut String, x: f64, width: f64, result: &SetupResult, axis: &A
     line(svg, (middle, axis.y(total.min)), (middle, axis.y(total.max)), INK);
     text(svg, middle, axis.y(total.max) - 5.0, 11.0, CENTRED, &short(total.median));
     if result.setup.kind == Kind::Pharos {
-        let nodes = result.setup.nodes.to_string();
-        text(svg, middle, bottom + 18.0, 12.0, &muted(CENTRED), &nodes);
+        let words = match result.setup.variant {
+            Variant::Standard => result.setup.nodes.to_string(),
+            variant => variant.name().to_owned(),
+        };
+        text(svg, middle, bottom + 18.0, 12.0, &muted(CENTRED), &words);
     }
 }
 
@@ -148,7 +154,7 @@ fn legend(svg: &mut String, y: f64, scenarios: &[ScenarioResult]) {
     for (kind, words) in [
         (Kind::Dnsdist, "dnsdist"),
         (Kind::Unbound, "Unbound"),
-        (Kind::Pharos, "Pharos, by its number of nodes"),
+        (Kind::Pharos, "Pharos, by its number of nodes; gRPC and ring: four nodes"),
         (Kind::Floor, "sockets and one hash"),
     ] {
         if !scenarios.iter().any(|it| it.setups.iter().any(|it| it.setup.kind == kind)) {
@@ -234,7 +240,7 @@ impl<'r> Scaling<'r> {
         let hits = scenarios.iter().filter(|it| it.scenario != Scenario::Unique);
         let curves: Vec<_> = hits
             .map(|it| {
-                let pharos = it.setups.iter().filter(|it| it.setup.kind == Kind::Pharos);
+                let pharos = it.setups.iter().filter(|it| it.setup.is_standard_pharos());
                 (it.scenario, pharos.collect::<Vec<_>>())
             })
             .filter(|(_, results)| results.len() > 1)
@@ -316,13 +322,42 @@ fn failures(svg: &mut String, y: f64, failures: &Failures) -> f64 {
     };
     polyline(svg, &curve(&|it| rates.y(it.answers_per_second)), GREEN, "none");
     polyline(svg, &curve(&|it| delays.y(it.p99_us / 1e3)), ORANGE, "none");
+    seconds_below(svg, end, strip.bottom, &x_of);
+    strip.bottom + BELOW
+}
+
+/// Questions upstream while a node joins; returns where it ends.
+fn joining(svg: &mut String, y: f64, joining: &Joining) -> f64 {
+    let (top, bottom) = (y + ABOVE, y + ABOVE + DIAGRAM * 0.6);
+    let frame = Frame { left: LEFT, top, right: RIGHT, bottom };
+    let how = format!(
+        "% of the questions that were asked upstream, in tenths of a second: 100 less the hit \
+         ratio; {} questions a second for {} names that the cluster knows",
+        short(f64::from(joining.rate)),
+        short(joining.names as f64)
+    );
+    title(svg, frame, &format!("node {} joins a warm cluster", joining.setup.nodes), &how);
+    let axis = Axis::new(frame, joining.missed_percent_max().max(2.0) * 1.05);
+    axis.draw(svg, &short);
+    let end = joining.points.last().map_or(1.0, |it| it.at_secs).max(0.1);
+    let x_of = |at: f64| LEFT + (RIGHT - LEFT) * at / end;
+    let x = x_of(joining.joined_secs);
+    line(svg, (x, frame.top), (x, frame.bottom), MUTED);
+    text(svg, x + 5.0, top + 14.0, 12.0, &muted(""), "it starts");
+    let at = |it: &JoinPoint| (x_of(it.at_secs), axis.y(it.missed_percent));
+    polyline(svg, &joining.points.iter().map(at).collect::<Vec<_>>(), GREEN, "none");
+    seconds_below(svg, end, bottom, &x_of);
+    bottom + BELOW
+}
+
+/// A time axis from 0 to `end` seconds under a diagram.
+fn seconds_below(svg: &mut String, end: f64, bottom: f64, x_of: &dyn Fn(f64) -> f64) {
     let step = tick_step(end);
     for tick in 0..=(end / step) as usize {
         let at = tick as f64 * step;
         let words = format!("{} s", short(at));
-        text(svg, x_of(at), strip.bottom + 22.0, 13.0, &muted(CENTRED), &words);
+        text(svg, x_of(at), bottom + 22.0, 13.0, &muted(CENTRED), &words);
     }
-    strip.bottom + BELOW
 }
 
 fn color(kind: Kind) -> &'static str {
@@ -352,6 +387,7 @@ mod tests {
             "dnsdist",
             "Unbound",
             "by its number of nodes",
+            "node 5 joins",
             "for 2,000 new names",
             "More nodes",
             "node 3 &lt;killed&gt;",

@@ -61,7 +61,7 @@ pub fn measure(bench: &Bench, stub: &Stub) -> Result<Vec<PopularityPoint>> {
 
 /// The peers, Pharos alone, and its largest cluster.
 fn compared(setups: &[Setup]) -> Vec<Setup> {
-    let is_small = |setup: &Setup| setup.kind == Kind::Pharos && setup.nodes <= NODES_MAX;
+    let is_small = |setup: &Setup| setup.is_standard_pharos() && setup.nodes <= NODES_MAX;
     let largest = setups.iter().copied().filter(is_small).max_by_key(|setup| setup.nodes);
     let is_compared =
         |it: &Setup| it.kind != Kind::Floor && (it.nodes == 1 || Some(*it) == largest);
@@ -74,10 +74,12 @@ mod tests {
 
     #[test]
     fn one_node_and_four_stand_for_pharos() {
-        let pharos = |nodes| Setup { kind: Kind::Pharos, nodes };
         let all: Vec<Setup> =
-            [Setup::alone(Kind::Unbound)].into_iter().chain((1..=5).map(pharos)).collect();
-        assert_eq!(compared(&all), [Setup::alone(Kind::Unbound), pharos(1), pharos(4)]);
+            [Setup::alone(Kind::Unbound)].into_iter().chain((1..=5).map(Setup::pharos)).collect();
+        assert_eq!(
+            compared(&all),
+            [Setup::alone(Kind::Unbound), Setup::pharos(1), Setup::pharos(4)]
+        );
         assert_eq!(compared(&all[..2]), all[..2]);
     }
 }

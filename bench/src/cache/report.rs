@@ -22,11 +22,14 @@ const CPU_PEER_RATIO_MAX: f64 = 0.80;
 const CPU_FLAT_RATIO_MAX: f64 = 1.10;
 /// CPU-seconds of all nodes for a million mostly remote hits on [`REMOTE_NODES`].
 const CPU_REMOTE_MAX: f64 = 12.0;
-const REMOTE_NODES: usize = 4;
+pub const REMOTE_NODES: usize = 4;
 /// What the way to another node adds to the 99th percentile.
 const HOP_P99_US_MAX: f64 = 300.0;
 /// 99.9th percentile after a node was killed.
 const KILLED_P999_MS_MAX: f64 = 200.0;
+
+/// Points of the hit ratio that the worst tenth of a second may lose while a node joins.
+const JOIN_MISSED_PERCENT_MAX: f64 = 2.0;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -79,6 +82,9 @@ pub struct CacheReport {
     pub popularity: Vec<PopularityPoint>,
     /// Throughput over time while nodes are killed and come back.
     pub failures: Option<Failures>,
+    /// What is asked upstream while a node joins.
+    #[serde(default)]
+    pub joining: Option<Joining>,
     pub bars: Vec<Bar>,
 }
 
@@ -110,7 +116,7 @@ pub struct ScenarioResult {
 
 impl ScenarioResult {
     pub fn of(&self, kind: Kind, nodes: usize) -> Option<&SetupResult> {
-        self.setups.iter().find(|result| result.setup == Setup { kind, nodes })
+        self.setups.iter().find(|result| result.setup == Setup { nodes, ..Setup::alone(kind) })
     }
 }
 
@@ -244,8 +250,46 @@ pub struct Phase {
     pub latencies: Latencies,
 }
 
+/// A fifth node joins four that know everything that is asked for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Joining {
+    pub setup: Setup,
+    pub rate: u32,
+    pub names: usize,
+    /// When it was started.
+    pub joined_secs: f64,
+    pub points: Vec<JoinPoint>,
+    /// Questions that reached the stub from then on.
+    pub missed: u64,
+    pub answers: u64,
+    pub failed: u64,
+    pub lost: u64,
+    pub wrong: u64,
+    pub first_wrong: Option<String>,
+    pub latencies: Latencies,
+}
+
+/// A tenth of a second.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct JoinPoint {
+    pub at_secs: f64,
+    /// Of the questions asked meanwhile, those that reached the stub: 100 less the hit ratio.
+    pub missed_percent: f64,
+}
+
+impl Joining {
+    /// Of the worst tenth of a second.
+    pub fn missed_percent_max(&self) -> f64 {
+        self.points.iter().map(|point| point.missed_percent).fold(0.0, f64::max)
+    }
+}
+
 /// Compares Pharos with what it is to hold; empty without Pharos.
-pub fn bars(scenarios: &[ScenarioResult], failures: Option<&Failures>) -> Vec<Bar> {
+pub fn bars(
+    scenarios: &[ScenarioResult],
+    failures: Option<&Failures>,
+    joining: Option<&Joining>,
+) -> Vec<Bar> {
     let mut bars = Vec::new();
     for scenario in scenarios {
         hit_bars(scenario, &mut bars);
@@ -256,6 +300,11 @@ pub fn bars(scenarios: &[ScenarioResult], failures: Option<&Failures>) -> Vec<Ba
         let name = "killed: p99.9 ms of the worst phase".to_owned();
         bars.push(Bar::new(name, slowest, KILLED_P999_MS_MAX));
         bars.push(Bar::new("killed: wrong answers".to_owned(), failures.wrong as f64, 0.0));
+    }
+    if let Some(joining) = joining {
+        let name = "joining: points of hits lost, worst 0.1 s".to_owned();
+        bars.push(Bar::new(name, joining.missed_percent_max(), JOIN_MISSED_PERCENT_MAX));
+        bars.push(Bar::new("joining: wrong answers".to_owned(), joining.wrong as f64, 0.0));
     }
     bars
 }
@@ -271,7 +320,7 @@ fn hit_bars(scenario: &ScenarioResult, bars: &mut Vec<Bar>) {
             bars.push(Bar::new(format!("{name}: CPU / better peer"), worst, CPU_PEER_RATIO_MAX));
         }
     }
-    let most = scenario.setups.iter().filter(|it| it.setup.kind == Kind::Pharos);
+    let most = scenario.setups.iter().filter(|it| it.setup.is_standard_pharos());
     let most = most.max_by_key(|it| it.setup.nodes).filter(|it| it.setup.nodes > 1);
     if let (Scenario::Hot, Some(most)) = (scenario.scenario, most)
         && let Some(ratio) = most.cpu_ratio(one)
@@ -300,6 +349,9 @@ pub fn render(report: &CacheReport) -> String {
     }
     if let Some(failures) = &report.failures {
         render_failures(&mut text, failures);
+    }
+    if let Some(joining) = &report.joining {
+        render_joining(&mut text, joining);
     }
     if report.bars.is_empty() {
         text += "no bars: Pharos was not measured\n";
@@ -400,6 +452,26 @@ fn render_failures(text: &mut String, failures: &Failures) {
     );
 }
 
+fn render_joining(text: &mut String, joining: &Joining) {
+    let Latencies { p50_us, p99_us, p999_us, .. } = joining.latencies;
+    let _ = writeln!(
+        text,
+        "joining: node {} joins {} that know {} names, at {} questions a second\n  \
+         of {} answers {} were asked upstream, in the worst tenth of a second {:.2} %; wrong {}, \
+         failed {}, lost {}; p50 {p50_us:.0} µs, p99 {p99_us:.0} µs, p99.9 {p999_us:.0} µs\n",
+        joining.setup.nodes,
+        joining.setup.nodes - 1,
+        thousands(joining.names),
+        joining.rate,
+        joining.answers,
+        joining.missed,
+        joining.missed_percent_max(),
+        joining.wrong,
+        joining.failed,
+        joining.lost
+    );
+}
+
 #[cfg(test)]
 pub mod tests {
     use super::*;
@@ -429,7 +501,8 @@ pub mod tests {
     }
 
     fn result(kind: Kind, nodes: usize, cpu: f64, p99_us: f64) -> SetupResult {
-        SetupResult::of(Setup { kind, nodes }, rounds(cpu), latencies(p99_us)).unwrap()
+        let setup = Setup { nodes, ..Setup::alone(kind) };
+        SetupResult::of(setup, rounds(cpu), latencies(p99_us)).unwrap()
     }
 
     fn failures() -> Failures {
@@ -449,7 +522,7 @@ pub mod tests {
             max_us: 200.0,
         };
         Failures {
-            setup: Setup { kind: Kind::Pharos, nodes: 4 },
+            setup: Setup::pharos(4),
             rate: 20_000,
             events: vec![Event { at_secs: 1.0, what: "node 3 <killed>".to_owned() }],
             spans: vec![span(0.0), span(0.1), span(2.0)],
@@ -459,6 +532,24 @@ pub mod tests {
             refused: 12,
             silence_ms_max: 3.0,
             load_late_ms_max: 1.0,
+        }
+    }
+
+    fn joining() -> Joining {
+        let point = |at_secs, missed_percent| JoinPoint { at_secs, missed_percent };
+        Joining {
+            setup: Setup::pharos(5),
+            rate: 20_000,
+            names: 100_000,
+            joined_secs: 0.1,
+            points: vec![point(0.1, 0.0), point(0.2, 1.5), point(0.3, 0.5)],
+            missed: 40,
+            answers: 6000,
+            failed: 0,
+            lost: 0,
+            wrong: 0,
+            first_wrong: None,
+            latencies: latencies(400.0),
         }
     }
 
@@ -478,7 +569,7 @@ pub mod tests {
             lost: 0,
             upstream: 2000,
         };
-        let failures = Some(failures());
+        let (failures, joining) = (Some(failures()), Some(joining()));
         CacheReport {
             format: FORMAT.to_owned(),
             version: FORMAT_VERSION,
@@ -499,10 +590,11 @@ pub mod tests {
                 upstream_jitter_ms: 1.0,
             },
             versions: Vec::new(),
-            bars: bars(&scenarios, failures.as_ref()),
+            bars: bars(&scenarios, failures.as_ref(), joining.as_ref()),
             scenarios: scenarios.to_vec(),
             popularity: vec![point(Kind::Pharos, 50), point(Kind::Pharos, 90)],
             failures,
+            joining,
         }
     }
 
@@ -523,9 +615,11 @@ pub mod tests {
                 ("large: p99 µs added by the hop", "400.00".into(), false),
                 ("killed: p99.9 ms of the worst phase", "250.00".into(), false),
                 ("killed: wrong answers", "0.00".into(), true),
+                ("joining: points of hits lost, worst 0.1 s", "1.50".into(), true),
+                ("joining: wrong answers", "0.00".into(), true),
             ]
         );
-        assert!(super::bars(&[], None).is_empty());
+        assert!(super::bars(&[], None, None).is_empty());
     }
 
     #[test]
@@ -538,6 +632,7 @@ pub mod tests {
             "popular",
             "one down",
             "refused and asked",
+            "node 5 joins 4",
             "MISS",
         ] {
             assert!(text.contains(expected), "{expected} is not in:\n{text}");

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::names::Names;
 use super::report::{Round, Scenario, ScenarioResult, SetupResult};
-use super::servers::{Cluster, Stub};
+use super::servers::{Cluster, Setup, Stub, Variant};
 use super::{Bench, fill, paced, seconds, sockets};
 use crate::load::{Histogram, Idle, Load, Outcome, Pressure};
 use crate::measure::{self, CpuReading};
@@ -44,7 +44,9 @@ impl<'b> Rounds<'b> {
         let args = &self.bench.args;
         let name = scenario.name();
         let mut clusters = Vec::new();
-        for &setup in &self.bench.setups {
+        let is_compared =
+            |setup: &&Setup| setup.variant == Variant::Standard || scenario == Scenario::Large;
+        for &setup in self.bench.setups.iter().filter(is_compared) {
             let cluster = self.bench.start(setup, self.stub, replicas(scenario))?;
             if let Some((names, passes)) = self.fills(scenario, setup.nodes) {
                 fill(&cluster, name, names, passes)?;
@@ -111,12 +113,14 @@ impl<'b> Rounds<'b> {
     }
 
     fn pressure(&self, cluster: &Cluster, scenario: Scenario) -> Pressure {
-        // The stub needs the load's core only where there are misses.
+        let nodes = cluster.setup.nodes;
+        // The same to each node: with less, it takes fewer questions at once, and the system
+        // calls cost more. The stub needs the load's core only where there are misses.
         let (window, idle) = match scenario {
             Scenario::Unique => (UNIQUE_WINDOW.max(self.bench.args.window), Idle::Wait),
-            _ => (self.bench.args.window, Idle::Spin),
+            _ => (self.bench.args.window * nodes, Idle::Spin),
         };
-        Pressure { sockets: sockets(cluster.setup.nodes), window, idle, ..Pressure::default() }
+        Pressure { sockets: sockets(nodes), window, idle, ..Pressure::default() }
     }
 
     fn paced(&self, cluster: &Cluster, names: &Names) -> Result<Outcome> {

@@ -58,20 +58,56 @@ impl Kind {
 pub struct Setup {
     pub kind: Kind,
     pub nodes: usize,
+    #[serde(default)]
+    pub variant: Variant,
+}
+
+/// How the nodes of Pharos are told to work, where there is a choice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Variant {
+    /// Datagrams between nodes, rendezvous hashing.
+    #[default]
+    Standard,
+    /// Nodes ask one another over gRPC.
+    Grpc,
+    /// Consistent hashing with bounded loads.
+    BoundedRing,
+}
+
+impl Variant {
+    pub fn name(self) -> &'static str {
+        match self {
+            Variant::Standard => "standard",
+            Variant::Grpc => "gRPC",
+            Variant::BoundedRing => "ring",
+        }
+    }
 }
 
 impl Setup {
     pub fn alone(kind: Kind) -> Setup {
-        Setup { kind, nodes: 1 }
+        Setup { kind, nodes: 1, variant: Variant::Standard }
+    }
+
+    pub fn pharos(nodes: usize) -> Setup {
+        Setup { nodes, ..Setup::alone(Kind::Pharos) }
+    }
+
+    pub fn is_standard_pharos(&self) -> bool {
+        self.kind == Kind::Pharos && self.variant == Variant::Standard
     }
 }
 
 impl fmt::Display for Setup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.kind, self.nodes) {
-            (Kind::Pharos, 1) => f.pad("pharos, 1 node"),
-            (Kind::Pharos, nodes) => f.pad(&format!("pharos, {nodes} nodes")),
-            (kind, _) => f.pad(kind.name()),
+        match (self.kind, self.nodes, self.variant) {
+            (Kind::Pharos, 1, Variant::Standard) => f.pad("pharos, 1 node"),
+            (Kind::Pharos, nodes, Variant::Standard) => f.pad(&format!("pharos, {nodes} nodes")),
+            (Kind::Pharos, nodes, variant) => {
+                f.pad(&format!("pharos, {nodes}, {}", variant.name()))
+            }
+            (kind, _, _) => f.pad(kind.name()),
         }
     }
 }
@@ -190,13 +226,24 @@ impl Cluster {
         upstream: SocketAddr,
         replicas: usize,
     ) -> Result<Cluster> {
+        Cluster::start_some(setup, programs, upstream, replicas, setup.nodes)
+    }
+
+    /// Starts the first `running` nodes; [`Cluster::restart`] starts the others.
+    pub fn start_some(
+        setup: Setup,
+        programs: &Programs,
+        upstream: SocketAddr,
+        replicas: usize,
+        running: usize,
+    ) -> Result<Cluster> {
         programs.require(setup.kind)?;
         let scratch = Scratch::new(setup.kind.name())?;
         let commands = match setup.kind {
             Kind::Dnsdist => vec![dnsdist(&scratch, upstream)?],
             Kind::Unbound => vec![unbound(&scratch, upstream)?],
             Kind::Floor => vec![floor()?],
-            Kind::Pharos => pharos(&programs.pharos, &scratch, setup.nodes, upstream, replicas)?,
+            Kind::Pharos => pharos(&programs.pharos, &scratch, setup, upstream, replicas)?,
         };
         let nodes = commands.into_iter().enumerate().map(|(index, (address, command))| Node {
             name: node_name(index),
@@ -208,15 +255,25 @@ impl Cluster {
         let nodes = nodes.collect();
         let program = programs.pharos.clone();
         let mut cluster = Cluster { setup, nodes, scratch, program };
-        for node in &mut cluster.nodes {
+        for node in cluster.nodes.iter_mut().take(running) {
             node.start().with_context(|| format!("cannot start {setup}"))?;
         }
         cluster.wait_joined(Instant::now())?;
         Ok(cluster)
     }
 
+    /// Of the nodes that are up.
     pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.up().map(|node| node.address).collect()
+    }
+
+    /// Of all nodes, up or not.
+    pub fn all_addresses(&self) -> Vec<SocketAddr> {
         self.nodes.iter().map(|node| node.address).collect()
+    }
+
+    fn up(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.iter().filter(|node| node.process.is_some())
     }
 
     /// All nodes together.
@@ -253,15 +310,13 @@ impl Cluster {
         if self.setup.kind != Kind::Pharos || self.setup.nodes == 1 {
             return Ok(());
         }
-        for index in 0..self.nodes.len() {
+        for index in 0..self.up().count() {
             let mut command = Command::new(&self.program);
             command.args(["cache", "members", "--control"]).arg(control(&self.scratch, index));
             loop {
                 let output = command.output().context("cannot run pharos cache members")?;
                 let text = String::from_utf8_lossy(&output.stdout);
-                if output.status.success()
-                    && self.nodes.iter().all(|node| text.contains(&node.name))
-                {
+                if output.status.success() && self.up().all(|node| text.contains(&node.name)) {
                     break;
                 }
                 interrupt::check()?;
@@ -357,7 +412,7 @@ fn unbound(scratch: &Scratch, upstream: SocketAddr) -> Result<(SocketAddr, Comma
 fn pharos(
     program: &Path,
     scratch: &Scratch,
-    nodes: usize,
+    setup: Setup,
     upstream: SocketAddr,
     replicas: usize,
 ) -> Result<Vec<(SocketAddr, Command)>> {
@@ -366,9 +421,9 @@ fn pharos(
     let made = made.context("cannot run pharos cache keygen")?;
     let error = String::from_utf8_lossy(&made.stderr);
     ensure!(made.status.success(), "pharos cache keygen failed: {}", error.trim());
-    let peers = (0..nodes).map(|_| free_address()).collect::<Result<Vec<_>>>()?;
+    let peers = (0..setup.nodes).map(|_| free_address()).collect::<Result<Vec<_>>>()?;
     let mut commands = Vec::new();
-    for index in 0..nodes {
+    for index in 0..setup.nodes {
         let (listen, admin) = (free_address()?, free_address()?);
         let file = NodeFile {
             index,
@@ -379,6 +434,7 @@ fn pharos(
             peers: &peers,
             upstream,
             replicas,
+            variant: setup.variant,
         };
         let config = scratch.path(&format!("node{index}.toml"));
         fs::write(&config, file.to_string())?;
@@ -400,10 +456,19 @@ struct NodeFile<'a> {
     peers: &'a [SocketAddr],
     upstream: SocketAddr,
     replicas: usize,
+    variant: Variant,
 }
 
 impl fmt::Display for NodeFile<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let placement = match self.variant {
+            Variant::BoundedRing => "bounded-ring",
+            Variant::Standard | Variant::Grpc => "rendezvous",
+        };
+        let transport = match self.variant {
+            Variant::Grpc => "grpc",
+            Variant::Standard | Variant::BoundedRing => "datagram",
+        };
         let servers: Vec<String> = self.peers.iter().map(|peer| format!("\"{peer}\"")).collect();
         write!(
             f,
@@ -417,7 +482,8 @@ impl fmt::Display for NodeFile<'_> {
              replicas = {replicas}\n\
              l1_entries = {L1_ENTRIES}\n\
              l2_entries = {ENTRIES}\n\
-             placement = \"rendezvous\"\n\
+             placement = \"{placement}\"\n\
+             peer_transport = \"{transport}\"\n\
              stale = false\n\
              prefetch = false\n\
              workers = 1\n\n\
@@ -458,6 +524,7 @@ mod tests {
             peers: &peers,
             upstream: "127.0.0.1:5353".parse().unwrap(),
             replicas: 2,
+            variant: Variant::Grpc,
         };
         let text = file.to_string();
         for line in [
@@ -466,6 +533,8 @@ mod tests {
             "peer_listen = \"127.0.0.1:1002\"",
             "upstreams = [\"127.0.0.1:5353\"]",
             "replicas = 2",
+            "placement = \"rendezvous\"",
+            "peer_transport = \"grpc\"",
             "workers = 1",
             "key_file = \"/tmp/key\"",
             "servers = [\"127.0.0.1:1001\", \"127.0.0.1:1002\"]",
@@ -477,9 +546,11 @@ mod tests {
 
     #[test]
     fn setups_are_named_by_their_nodes() {
-        let names = [1, 4].map(|nodes| Setup { kind: Kind::Pharos, nodes }.to_string());
+        let names = [1, 4].map(|nodes| Setup::pharos(nodes).to_string());
         assert_eq!(names, ["pharos, 1 node", "pharos, 4 nodes"]);
         assert_eq!(Setup::alone(Kind::Unbound).to_string(), "unbound");
+        let ring = Setup { variant: Variant::BoundedRing, ..Setup::pharos(4) };
+        assert_eq!(ring.to_string(), "pharos, 4, ring");
     }
 
     #[test]
