@@ -61,7 +61,8 @@ pub struct Asker {
     pub server: Option<u16>,
     /// How long the connection is kept when idle, in units of 100 ms.
     pub idle_100ms: u16,
-    /// Where answers go that are not ready at once.
+    /// Where answers go that are not ready at once; an empty one ends the
+    /// connection.
     pub replies: mpsc::Sender<Vec<u8>>,
 }
 
@@ -152,11 +153,15 @@ impl<A: Answerer> TcpServer<A> {
                     !is_closed
                 }
                 Some(reply) = replies.recv() => {
-                    waiting -= 1;
-                    put_frame(&mut answers, &reply);
-                    while let Ok(reply) = replies.try_recv() {
+                    let mut next = Some(reply);
+                    while let Some(reply) = next {
+                        // Whoever sent what has no answer sent no question.
+                        if reply.is_empty() {
+                            return Ok(());
+                        }
                         waiting -= 1;
                         put_frame(&mut answers, &reply);
+                        next = replies.try_recv().ok();
                     }
                     false
                 }

@@ -86,7 +86,17 @@ async fn members(State(desk): Shared) -> Response {
 #[serde(deny_unknown_fields)]
 struct OwnerOf {
     #[serde(rename = "type")]
-    qtype: Option<u16>,
+    qtype: Option<String>,
+}
+
+/// The number of a type that is given by its name or as a number.
+fn parse_type(text: &str) -> Result<u16, String> {
+    let known = crate::counters::QTYPES.iter().find(|(_, name)| name.eq_ignore_ascii_case(text));
+    let number = known.map(|(number, _)| *number).or_else(|| text.parse().ok());
+    number.ok_or_else(|| {
+        let names: Vec<&str> = crate::counters::QTYPES.iter().map(|(_, name)| *name).collect();
+        format!("no type `{text}`; accepted: a number, or one of {}", names.join(", "))
+    })
 }
 
 /// Who answers for a name.
@@ -99,10 +109,12 @@ async fn owner(
         Ok(node) => node,
         Err(response) => return *response,
     };
-    let (wire, qtype) = match (parse_name(&name), of) {
-        (Ok(wire), Ok(Query(of))) => (wire, of.qtype.unwrap_or(wire::rtype::A)),
-        (Err(text), _) => return error(StatusCode::BAD_REQUEST, text),
-        (_, Err(rejection)) => return error(StatusCode::BAD_REQUEST, rejection.body_text()),
+    let qtype = of
+        .map_err(|rejection| rejection.body_text())
+        .and_then(|Query(of)| of.qtype.map_or(Ok(wire::rtype::A), |text| parse_type(&text)));
+    let (wire, qtype) = match (parse_name(&name), qtype) {
+        (Ok(wire), Ok(qtype)) => (wire, qtype),
+        (Err(text), _) | (_, Err(text)) => return error(StatusCode::BAD_REQUEST, text),
     };
     let question = Question { name: &wire, qtype, qclass: wire::class::IN, bits: Bits::default() };
     let mut encoded = Vec::new();
@@ -229,18 +241,22 @@ pub async fn flush(State(desk): Shared, request: Request) -> Response {
 #[serde(deny_unknown_fields)]
 struct DrainRequest {
     node: String,
+    #[serde(default)]
+    undo: bool,
 }
 
-/// Takes a node's slots away; it hands over what it has.
+/// Takes a node's slots away, and it hands over what it has; or gives it its
+/// share back.
 pub async fn drain(State(desk): Shared, request: Request) -> Response {
     let node = match node(&desk) {
         Ok(node) => node,
         Err(response) => return *response,
     };
-    let wanted: DrainRequest = match read(request, "{\"node\": NAME}").await {
-        Ok(wanted) => wanted,
-        Err(response) => return *response,
-    };
+    let wanted: DrainRequest =
+        match read(request, "{\"node\": NAME, \"undo\": true or false}").await {
+            Ok(wanted) => wanted,
+            Err(response) => return *response,
+        };
     let routing = node.routing();
     let members = routing.view().members();
     if routing.index_of(&wanted.node).is_none() {
@@ -251,17 +267,23 @@ pub async fn drain(State(desk): Shared, request: Request) -> Response {
     let is_last = |member: &cluster::Member| {
         *member.name == *wanted.node || member.standing == Standing::Draining
     };
-    if members.iter().all(is_last) {
+    if !wanted.undo && members.iter().all(is_last) {
         let text = format!("{} is the last node that serves; nobody could take over", wanted.node);
         return error(StatusCode::CONFLICT, text);
     }
     let entries = match &node.clients {
-        _ if *wanted.node == *node.own.name => Ok(node.drain().await),
-        Some(clients) => clients.drain(&wanted.node).await.map_err(|error| error.to_string()),
+        _ if *wanted.node == *node.own.name => Ok(node.drain(wanted.undo).await),
+        Some(clients) => {
+            let told = clients.drain(&wanted.node, wanted.undo).await;
+            told.map_err(|error| error.to_string())
+        }
         None => Err("there is no way to it".to_owned()),
     };
     match entries {
-        Ok(entries) => Json(json!({ "node": wanted.node, "entries": entries })).into_response(),
+        Ok(entries) => {
+            let body = json!({ "node": wanted.node, "entries": entries, "undo": wanted.undo });
+            Json(body).into_response()
+        }
         Err(problem) => error(StatusCode::BAD_GATEWAY, problem),
     }
 }

@@ -53,6 +53,11 @@ pub struct FileCoordination {
 }
 
 impl CoordinationConfig {
+    /// True if there is nobody to ask for other nodes.
+    pub fn is_alone(&self) -> bool {
+        matches!(&self.kind, Kind::Embedded { seeds } if seeds.is_empty())
+    }
+
     /// Checks what a file says; every problem is a line that begins with the
     /// key it is about.
     pub fn parse(said: &FileCoordination) -> Result<Self, Vec<String>> {

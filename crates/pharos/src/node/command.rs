@@ -65,6 +65,13 @@ pub enum CacheCommand {
         #[command(flatten)]
         socket: Socket,
     },
+    /// Give a drained node its share back
+    Undrain {
+        #[arg(value_name = "NODE")]
+        node: String,
+        #[command(flatten)]
+        socket: Socket,
+    },
 }
 
 pub fn run(command: CacheCommand) -> Result<u8, String> {
@@ -87,7 +94,8 @@ pub fn run(command: CacheCommand) -> Result<u8, String> {
         }
         CacheCommand::Owner { name, qtype, socket } => {
             let name = utf8_percent_encode(&name, NON_ALPHANUMERIC);
-            let path = format!("/v1/cache/owner/{name}?type={}", parse_type(&qtype)?);
+            let qtype = utf8_percent_encode(&qtype, NON_ALPHANUMERIC);
+            let path = format!("/v1/cache/owner/{name}?type={qtype}");
             socket.print(&socket.get(&path)?, show_owner)?;
         }
         CacheCommand::Dump { socket } => return dump(&socket),
@@ -97,18 +105,15 @@ pub fn run(command: CacheCommand) -> Result<u8, String> {
             socket.print(&told, show_flush)?;
             return Ok(if told["done"] == true { 0 } else { crate::EXIT_FAILED });
         }
-        CacheCommand::Drain { node, socket } => {
-            let body = json!({ "node": node }).to_string();
-            socket.print(&socket.post("/v1/cache/drain", &body)?, show_drain)?;
-        }
+        CacheCommand::Drain { node, socket } => drain(&socket, &node, false)?,
+        CacheCommand::Undrain { node, socket } => drain(&socket, &node, true)?,
     }
     Ok(0)
 }
 
-fn parse_type(text: &str) -> Result<u16, String> {
-    let known = crate::counters::QTYPES.iter().find(|(_, name)| name.eq_ignore_ascii_case(text));
-    let number = known.map(|(number, _)| *number).or_else(|| text.parse().ok());
-    number.ok_or_else(|| format!("--type {text}: accepted: a number, or A, AAAA, MX, TXT, …"))
+fn drain(socket: &Socket, node: &str, undo: bool) -> Result<(), String> {
+    let body = json!({ "node": node, "undo": undo }).to_string();
+    socket.print(&socket.post("/v1/cache/drain", &body)?, show_drain)
 }
 
 /// Prints all entries, page by page.
@@ -238,10 +243,14 @@ fn show_flush(out: &mut Output, told: &Value) -> io::Result<()> {
 }
 
 fn show_drain(out: &mut Output, told: &Value) -> io::Result<()> {
+    let node = told["node"].as_str().unwrap_or_default();
+    if told["undo"] == true {
+        return writeln!(out, "{node} gets its share back; the others hand it over");
+    }
+    let entries = &told["entries"];
     writeln!(
         out,
-        "{} owns nothing any more and hands over up to {} entries; restart it to take it back",
-        told["node"].as_str().unwrap_or_default(),
-        told["entries"]
+        "{node} owns nothing any more and hands over up to {entries} entries; back with: pharos \
+         cache undrain {node}"
     )
 }

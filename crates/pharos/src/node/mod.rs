@@ -9,8 +9,10 @@
 //! [`Command`]s and never wait for each other.
 
 pub mod admit;
+mod clerk;
 mod command;
 mod connections;
+mod handovers;
 mod members;
 mod peering;
 mod ports;
@@ -35,6 +37,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::coordination::Coordinator;
 use crate::peers::{PeerClients, RefusalCounters, ServerCounters};
+
+use handovers::Handovers;
 
 pub use command::{CacheCommand, run as run_command};
 pub use members::Routed;
@@ -99,6 +103,7 @@ pub struct Node {
     pub coordinator: Coordinator,
     /// The other members; a node that is alone has none.
     pub clients: Option<Arc<PeerClients>>,
+    handovers: Handovers,
     /// Datagrams that were refused: by each cell, and by gossip.
     refusals: Vec<Arc<RefusalCounters>>,
     /// What was refused over connections.

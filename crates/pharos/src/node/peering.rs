@@ -4,31 +4,20 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use cache::cell::{Flush as CellFlush, Handover, Parcel};
 use cluster::{Member, Standing, View, name_tag};
-use futures_util::stream;
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, mpsc, oneshot};
-use tokio::time::timeout;
+use tokio::sync::{Semaphore, oneshot};
 
+use super::handovers::{Handovers, Piece};
 use super::{CellHandle, Command, Node, Routed, streams};
 use crate::peers::{Flush, Frame, Outbox, PeerClients, PeerService, Receiver};
 
 /// Questions that a cell asks upstream over connections at the same time.
 pub const STREAMS_MAX: usize = 256;
-/// Pieces of handovers that wait to be sent; one more is lost, and its entries
-/// are asked for when they are needed.
-pub const HANDOVERS_MAX: usize = 1024;
-/// Pieces that wait for one node.
-const PIECES_MAX: usize = 64;
-/// Octets of a piece before its entries.
-const PIECE_HEAD_LEN: usize = 9;
-/// A handover to a node ends when nothing more came for so long.
-const HANDOVER_IDLE: Duration = Duration::from_millis(200);
 
 /// A cell's way to everything that waits.
 #[derive(Debug)]
@@ -42,7 +31,7 @@ pub struct Outside {
     runtime: Handle,
     streams: Arc<Semaphore>,
     clients: Option<Arc<PeerClients>>,
-    handovers: mpsc::Sender<Handover>,
+    handovers: Handovers,
     /// Names of the members, by their tags.
     names: HashMap<u64, Arc<str>>,
 }
@@ -54,7 +43,7 @@ impl Outside {
         own: &Member,
         runtime: Handle,
         clients: Option<Arc<PeerClients>>,
-        handovers: mpsc::Sender<Handover>,
+        handovers: Handovers,
     ) -> Self {
         let streams = Arc::new(Semaphore::new(STREAMS_MAX));
         Outside {
@@ -98,7 +87,7 @@ impl Outside {
     }
 
     pub fn hand_over(&self, piece: Handover) {
-        let _ = self.handovers.try_send(piece);
+        self.handovers.add(piece);
     }
 
     /// Asks an upstream server over a connection.
@@ -113,65 +102,6 @@ impl Outside {
             own.tell(Command::Stream { token, octets });
             drop(permit);
         });
-    }
-}
-
-/// Sends the pieces of handovers to their nodes, each node at its own pace.
-pub async fn send_handovers(clients: Arc<PeerClients>, mut pieces: mpsc::Receiver<Handover>) {
-    let mut nodes: HashMap<Arc<str>, mpsc::Sender<Piece>> = HashMap::new();
-    while let Some(Handover { to, cell, octets }) = pieces.recv().await {
-        let mut entry = Piece { cell, octets, since: Instant::now() };
-        if let Some(node) = nodes.get(&to) {
-            match node.try_send(entry) {
-                // A node that does not keep up loses some: they are asked for
-                // when they are needed.
-                Ok(()) | Err(mpsc::error::TrySendError::Full(_)) => continue,
-                Err(mpsc::error::TrySendError::Closed(back)) => entry = back,
-            }
-        }
-        let (sender, receiver) = mpsc::channel(PIECES_MAX);
-        let _ = sender.try_send(entry);
-        nodes.insert(to.clone(), sender);
-        tokio::spawn(send_to_node(clients.clone(), to, receiver));
-    }
-}
-
-/// Entries for a cell of another node, and since when they wait.
-struct Piece {
-    cell: u8,
-    octets: Vec<u8>,
-    since: Instant,
-}
-
-impl Piece {
-    /// As it is sent: the cell, how long it waited, the entries. While they
-    /// wait they grow older, and the other node must know it.
-    fn write(self) -> Bytes {
-        let waited_us = self.since.elapsed().as_micros() as u64;
-        let mut out = Vec::with_capacity(PIECE_HEAD_LEN + self.octets.len());
-        out.push(self.cell);
-        out.extend(waited_us.to_be_bytes());
-        out.extend_from_slice(&self.octets);
-        Bytes::from(out)
-    }
-
-    /// The cell, the time that it waited, and the entries.
-    fn read(mut octets: Bytes) -> Option<(u8, Duration, Bytes)> {
-        let (&cell, rest) = octets.split_first()?;
-        let waited_us = u64::from_be_bytes(*rest.first_chunk()?);
-        let entries = octets.split_off(PIECE_HEAD_LEN);
-        Some((cell, Duration::from_micros(waited_us), entries))
-    }
-}
-
-async fn send_to_node(clients: Arc<PeerClients>, node: Arc<str>, pieces: mpsc::Receiver<Piece>) {
-    let batches = stream::unfold(pieces, async |mut pieces| {
-        let piece = timeout(HANDOVER_IDLE, pieces.recv()).await.ok().flatten()?;
-        Some((vec![piece.write()], pieces))
-    });
-    match clients.hand_over(&node, batches).await {
-        Ok(kept) => tracing::info!(%node, kept, "entries handed over"),
-        Err(error) => tracing::warn!("handing over: {error}"),
     }
 }
 
@@ -232,8 +162,8 @@ impl PeerService for Service {
         Ok(kept)
     }
 
-    async fn drain(&self) -> Result<u64, String> {
-        Ok(self.node.drain().await)
+    async fn drain(&self, undo: bool) -> Result<u64, String> {
+        Ok(self.node.drain(undo).await)
     }
 
     async fn status(&self) -> Result<String, String> {
@@ -242,10 +172,11 @@ impl PeerService for Service {
 }
 
 impl Node {
-    /// Owns nothing from now on, and hands over; returns how many entries there
-    /// are.
-    pub async fn drain(&self) -> u64 {
-        self.coordinator.set_standing(Standing::Draining);
+    /// Owns nothing from now on, and hands over; or takes its share back.
+    /// Returns how many entries there are.
+    pub async fn drain(&self, undo: bool) -> u64 {
+        let standing = if undo { Standing::Serving } else { Standing::Draining };
+        self.coordinator.set_standing(standing);
         let reports = self.ask_all(|done| Command::Report { done }).await;
         reports.iter().flatten().map(|report| report.sizes.l2_entries as u64).sum()
     }

@@ -208,6 +208,9 @@ pub async fn metrics(node: &Node, page: &mut Page) {
     page.line("pharos_cache_pending", &[], sum(|own| own.pending));
     page.head("pharos_cache_handover_left", "gauge", "Entries still to be looked at for handover.");
     page.line("pharos_cache_handover_left", &[], sum(|own| own.handover_left));
+    let name = "pharos_cache_handover_lost_total";
+    page.head(name, "counter", "Pieces of handovers that found no room in a queue.");
+    page.line(name, &[], node.handovers.lost());
     let routing = node.routing();
     page.head("pharos_cache_members", "gauge", "Members of the cluster as this node knows it.");
     page.line("pharos_cache_members", &[], routing.view().members().len());

@@ -11,12 +11,12 @@ use cache::store::Limits;
 use cluster::{Member, Standing};
 use rustix::event::{EventfdFlags, eventfd};
 use tokio::runtime::Runtime;
-use tokio::sync::mpsc;
 
 use super::admit::Doorkeeper;
 use super::connections::CacheAnswerer;
+use super::handovers::Handovers;
 use super::members::Routings;
-use super::peering::{self, Frames, HANDOVERS_MAX, Outside, Service};
+use super::peering::{Frames, Outside, Service};
 use super::ports::PORTS;
 use super::worker::{Start, Worker};
 use super::{COMMANDS_MAX, CellHandle, Command, Node};
@@ -78,6 +78,12 @@ pub fn start(
         refusals.push(socket.refused());
         Ok(socket)
     })?;
+    if own_config.peer_listen.is_some() && own_config.coordination.is_alone() {
+        tracing::warn!(
+            "coordination.servers names nobody, so this node stays alone although it has a \
+             peer_listen; name the peer_listen of one or more nodes of the cluster"
+        );
+    }
     let routings = Routings {
         placement: own_config.placement,
         replicas: own_config.replicas,
@@ -90,14 +96,11 @@ pub fn start(
     let routed = Arc::new(ArcSwap::from_pointee(first));
     let (cells, commands) = open_cells(own_config.workers)?;
     let frames = Frames { cells: cells.clone(), routed: routed.clone() };
-    let (handovers, pieces) = mpsc::channel(HANDOVERS_MAX);
     let clients = grpc.is_some().then(|| {
         let receiver = Arc::new(frames.clone());
         Arc::new(PeerClients::new(&key, &own.name, receiver, runtime.handle().clone()))
     });
-    if let Some(clients) = &clients {
-        runtime.spawn(peering::send_handovers(clients.clone(), pieces));
-    }
+    let handovers = Handovers::start(clients.clone());
     runtime.spawn(routings.follow(memberships, routed.clone(), clients.clone()));
     let node = Arc::new(Node {
         own,
@@ -105,6 +108,7 @@ pub fn start(
         routed,
         coordinator,
         clients,
+        handovers,
         refusals,
         strangers: OnceLock::new(),
         turn: AtomicUsize::new(0),
@@ -143,13 +147,14 @@ pub fn start(
             bell: handle.bell.clone(),
             counts: handle.counts.clone(),
             counters: server.counters.add(Via::Udp),
+            stream_counters: server.counters.add(Via::Tcp),
             outside: Outside::new(
                 cell,
                 node.cells.clone(),
                 &node.own,
                 runtime.handle().clone(),
                 node.clients.clone(),
-                handovers.clone(),
+                node.handovers.clone(),
             ),
             transport: own_config.transport,
             stop: stop.clone(),
@@ -231,7 +236,7 @@ impl Node {
         if others == 0 {
             return;
         }
-        self.drain().await;
+        self.drain(false).await;
         let until = tokio::time::Instant::now() + PARTING_MAX;
         let mut is_seen = false;
         while tokio::time::Instant::now() < until {
@@ -243,7 +248,7 @@ impl Node {
             let was_seen = std::mem::replace(&mut is_seen, standing != Some(Standing::Serving));
             let reports = self.ask_all(|done| Command::Report { done }).await;
             let left: usize = reports.iter().flatten().map(|own| own.sizes.handover_left).sum();
-            if was_seen && left == 0 {
+            if was_seen && left == 0 && self.handovers.is_idle() {
                 break;
             }
         }

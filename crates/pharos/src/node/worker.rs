@@ -12,22 +12,21 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use authority::respond::{Arrival, Context, Scratch, Transport, respond};
-use authority::{Catalog, NameHasher};
-use cache::cell::{Ask, Asker, Effects, Flushed, Opt, StreamQuestion};
+use authority::Settings;
+use cache::cell::{Asker, Flushed, StreamQuestion};
 use cache::upstream::Address;
 use cache::{Cell, Counts, Moment};
 use rustix::event::epoll;
 use rustix::fd::OwnedFd;
 use tokio::sync::{mpsc, oneshot};
-use wire::edns::PAYLOAD_MIN;
+use wire::DropReason;
 use wire::reply::MESSAGE_LEN_MAX;
-use wire::{DropReason, ExtendedError, Flags, OptReply, Query, Rcode, Reply, Verdict};
 
-use super::admit::{Doorkeeper, Refused};
+use super::admit::Doorkeeper;
+use super::clerk::{Clerk, Client, Clock, Outcome, Rules};
 use super::peering::Outside;
 use super::ports::{PORTS, Ports};
 use super::report::{self, CellReport};
@@ -55,13 +54,6 @@ const ROUNDS_MAX: usize = 4;
 /// Where a node's clock starts: ages of entries reach back before it.
 const CLOCK_START: u64 = 1 << 50;
 
-const NOT_ALLOWED: ExtendedError =
-    ExtendedError { code: 18, text: "this cache does not answer clients from there" };
-const TOO_OFTEN: ExtendedError =
-    ExtendedError { code: 0, text: "too many questions a second from there" };
-const NOT_RECURSIVE: ExtendedError =
-    ExtendedError { code: 18, text: "this cache answers only with recursion desired" };
-
 /// Numbers that the sockets are known by to the kernel.
 mod token {
     pub const BELL: u64 = 1 << 32;
@@ -86,6 +78,8 @@ pub struct Start {
     pub bell: Arc<OwnedFd>,
     pub counts: Arc<Counts>,
     pub counters: Arc<Counters>,
+    /// The same for questions over connections.
+    pub stream_counters: Arc<Counters>,
     pub outside: Outside,
     pub transport: PeerTransport,
     pub stop: Arc<AtomicBool>,
@@ -129,7 +123,7 @@ impl Worker {
 struct Desk<'w> {
     start: &'w mut Start,
     started: Instant,
-    cell: Cell,
+    clerk: Clerk,
     routed: arc_swap::Cache<Arc<ArcSwap<Routed>>, Arc<Routed>>,
     view: View,
     epoll: OwnedFd,
@@ -137,11 +131,6 @@ struct Desk<'w> {
     frames: Batch,
     upstream: Box<[u8]>,
     ports: Ports,
-    query: Query,
-    chaos: Scratch,
-    no_zones: Catalog,
-    hasher: NameHasher,
-    effects: Effects,
     outboxes: Vec<Outbox>,
     peer_outbox: Outbox,
     sealed: Vec<u8>,
@@ -184,17 +173,12 @@ impl<'w> Desk<'w> {
             outboxes: start.listeners.iter().map(|_| Outbox::default()).collect(),
             start,
             started,
-            cell,
+            clerk: Clerk::new(cell, *publisher.hasher()),
             epoll,
             questions: Batch::new(BATCH_LEN, QUESTION_LEN_MAX, payload.max(512)),
             frames: Batch::new(BATCH_LEN, QUESTION_LEN_MAX, 1),
             upstream: vec![0; UPSTREAM_LEN_MAX].into(),
             ports: Ports::new(),
-            query: Query::default(),
-            chaos: Scratch::default(),
-            no_zones: Catalog::default(),
-            hasher: *publisher.hasher(),
-            effects: Effects::default(),
             peer_outbox: Outbox::default(),
             sealed: Vec::new(),
             streams: HashMap::new(),
@@ -229,7 +213,7 @@ impl<'w> Desk<'w> {
                 }
             }
             let now = self.now();
-            self.cell.tick(now, &mut self.effects);
+            self.clerk.cell.tick(now, &mut self.clerk.effects);
             self.perform();
         }
         Ok(())
@@ -237,7 +221,7 @@ impl<'w> Desk<'w> {
 
     /// Routes as the node does.
     fn take_routing(&mut self) {
-        if self.routed.load().now.tag() == self.cell.routing().tag() {
+        if self.routed.load().now.tag() == self.clerk.cell.routing().tag() {
             return;
         }
         let now = self.now();
@@ -245,20 +229,20 @@ impl<'w> Desk<'w> {
         self.start.outside.set_members(routed.now.view());
         // Whoever was not there under the key before hears of it first.
         if let Some(before) = &routed.before
-            && before.epoch().number > self.cell.routing().epoch().number
+            && before.epoch().number > self.clerk.cell.routing().epoch().number
         {
-            self.cell.set_routing(now, before.clone());
+            self.clerk.cell.set_routing(now, before.clone());
         }
-        self.cell.set_routing(now, routed.now.clone());
+        self.clerk.cell.set_routing(now, routed.now.clone());
         if let Some(others) = &routed.without_us {
-            self.cell.set_routing_without_us(now, others.clone());
+            self.clerk.cell.set_routing_without_us(now, others.clone());
         }
     }
 
     /// Until the engine wants to do something, or the thread to look around.
     fn timeout(&self) -> rustix::event::Timespec {
         let now = self.now();
-        let due = self.cell.next_due().map_or(IDLE, |due| due.since(now).min(IDLE));
+        let due = self.clerk.cell.next_due().map_or(IDLE, |due| due.since(now).min(IDLE));
         rustix::event::Timespec { tv_sec: 0, tv_nsec: due.as_nanos() as i64 }
     }
 
@@ -272,9 +256,9 @@ impl<'w> Desk<'w> {
             let arrived = Instant::now();
             let now = Moment(CLOCK_START + (arrived - self.started).as_micros() as u64);
             let snapshot = self.view.load().clone();
-            let clock = Clock::now();
+            let clock = Clock::at(now);
             for at in 0..count {
-                self.serve_client(index, at, now, &snapshot, clock);
+                self.serve_client(index, at, clock, &snapshot.settings);
             }
             let listener = &self.start.listeners[index];
             let failed = self.questions.send(listener.socket.as_fd());
@@ -290,14 +274,7 @@ impl<'w> Desk<'w> {
     }
 
     #[inline]
-    fn serve_client(
-        &mut self,
-        listener: usize,
-        at: usize,
-        now: Moment,
-        snapshot: &Snapshot,
-        clock: Clock,
-    ) {
+    fn serve_client(&mut self, listener: usize, at: usize, clock: Clock, settings: &Settings) {
         let to = self.questions.destination(at);
         let counters = &self.start.counters;
         let Some((request, from, out)) = self.questions.message(at) else {
@@ -306,50 +283,16 @@ impl<'w> Desk<'w> {
         if from.port() == 0 {
             return counters.drops[DropReason::NoPort as usize].add(1);
         }
-        let verdict = self.query.read(request);
-        if let Verdict::Drop(reason) = verdict {
-            return counters.drops[reason as usize].add(1);
-        }
-        counters.received_len.add(request.len() as u64);
-        let query = &self.query;
-        let settings = &snapshot.settings;
-        let opt = opt_of(query, settings, from.ip(), clock.unix_secs, None);
-        let limit = match &query.edns {
-            None => PAYLOAD_MIN as usize,
-            Some(edns) => {
-                edns.payload.clamp(PAYLOAD_MIN, settings.udp_payload.max(PAYLOAD_MIN)) as usize
-            }
+        let mut rules = Rules {
+            doorkeeper: &mut self.start.doorkeeper,
+            settings,
+            counts: &self.start.counts,
+            counters,
         };
-        let refused = match self.start.doorkeeper.admit(from.ip(), clock.millis) {
-            Err(refused) => Some(error_of(refused, &self.start.counts)),
-            Ok(()) if verdict == Verdict::Answer && !query.flags.has(Flags::RD) => {
-                query.is_internet().then_some(NOT_RECURSIVE)
-            }
-            Ok(()) => None,
-        };
-        let answered = if let Some(error) = refused {
-            Some(refuse(query, request, opt, settings, error, out))
-        } else if verdict != Verdict::Answer || !query.is_internet() {
-            let context = Context {
-                catalog: &self.no_zones,
-                hasher: &self.hasher,
-                settings,
-                now_secs: clock.unix_secs,
-            };
-            let arrival = Arrival::new(from.ip(), Transport::Udp);
-            let outcome = respond(&context, &mut self.chaos, request, arrival, out);
-            outcome.result.ok().map(|rcode| (outcome.len, rcode as u16, outcome.truncated))
-        } else {
-            let asker = Asker::Datagram { listener: listener as u16, from, to };
-            let ask = Ask { query, request, asker, from: from.ip(), limit, opt };
-            let answered = self.cell.ask(now, &ask, out, &mut self.effects);
-            answered.map(|answered| (answered.len, answered.rcode, answered.truncated))
-        };
-        if let Some((len, rcode, truncated)) = answered {
-            counters.count_answer(query.qtype, rcode, len, truncated);
+        let asker = Asker::Datagram { listener: listener as u16, from, to };
+        let client = Client { request, from: from.ip(), asker, idle_100ms: None };
+        if let Outcome::Reply(len) = self.clerk.answer(&mut rules, clock, &client, out) {
             self.questions.push_answer(at, len);
-        } else {
-            counters.count_type(query.qtype);
         }
     }
 
@@ -360,15 +303,20 @@ impl<'w> Desk<'w> {
                 return;
             };
             let now = self.now();
-            let unix_secs = Clock::now().unix_secs;
+            let unix_secs = Clock::at(now).unix_secs;
             for at in 0..count {
                 let Some((datagram, from)) = self.frames.message_mut(at) else { continue };
                 match self.start.opener.open(unix_secs, datagram) {
                     Ok(opened) => {
                         let source = (from, opened.from_cell);
-                        self.cell.take_frame(now, source, opened.payload, &mut self.effects);
+                        self.clerk.cell.take_frame(
+                            now,
+                            source,
+                            opened.payload,
+                            &mut self.clerk.effects,
+                        );
                     }
-                    Err(refusal) => self.start.refusals.add(refusal),
+                    Err(refusal) => self.start.refusals.add(refusal, from),
                 }
             }
             self.perform();
@@ -395,7 +343,7 @@ impl<'w> Desk<'w> {
             }
             let Some((len, from)) = received else { return };
             let octets = &self.upstream[..len];
-            self.cell.take_datagram(now, from, place, octets, &mut self.effects);
+            self.clerk.cell.take_datagram(now, from, place, octets, &mut self.clerk.effects);
         }
     }
 
@@ -419,26 +367,26 @@ impl<'w> Desk<'w> {
                 self.ask_over_stream(now, &request, from, idle_100ms, reply);
             }
             Command::Stream { token, octets } => {
-                self.cell.take_stream(now, token, octets.as_deref(), &mut self.effects);
+                self.clerk.cell.take_stream(now, token, octets.as_deref(), &mut self.clerk.effects);
             }
             Command::Frame { address, cell, octets } => {
-                self.cell.take_frame(now, (address, cell), &octets, &mut self.effects);
+                self.clerk.cell.take_frame(now, (address, cell), &octets, &mut self.clerk.effects);
             }
             Command::Handover { waited, octets, done } => {
-                let _ = done.send(self.cell.take_handover(now, waited, &octets));
+                let _ = done.send(self.clerk.cell.take_handover(now, waited, &octets));
             }
             Command::Flush { mut flush, done } => {
                 flush.token = self.token();
                 let token = flush.token;
-                if self.cell.flush(now, flush) {
+                if self.clerk.cell.flush(now, flush) {
                     self.flushes.insert(token, done);
                 }
             }
             Command::Report { done } => {
-                let _ = done.send(CellReport::of(&self.cell, now));
+                let _ = done.send(CellReport::of(&self.clerk.cell, now));
             }
             Command::Dump { cursor, count, done } => {
-                let _ = done.send(report::dump(&mut self.cell, now, cursor, count));
+                let _ = done.send(report::dump(&mut self.clerk.cell, now, cursor, count));
             }
         }
     }
@@ -458,66 +406,42 @@ impl<'w> Desk<'w> {
         reply: mpsc::Sender<Vec<u8>>,
     ) {
         let snapshot = self.view.load().clone();
-        let clock = Clock::now();
         let token = self.token();
-        let mut out = std::mem::take(&mut self.large);
-        out.resize(MESSAGE_LEN_MAX, 0);
-        let verdict = self.query.read(request);
-        let opt = opt_of(&self.query, &snapshot.settings, from, clock.unix_secs, Some(idle_100ms));
-        let refused = match self.start.doorkeeper.admit(from, clock.millis) {
-            Err(refused) => Some(error_of(refused, &self.start.counts)),
-            Ok(()) => (verdict == Verdict::Answer
-                && !self.query.flags.has(Flags::RD)
-                && self.query.is_internet())
-            .then_some(NOT_RECURSIVE),
+        self.large.resize(MESSAGE_LEN_MAX, 0);
+        let mut rules = Rules {
+            doorkeeper: &mut self.start.doorkeeper,
+            settings: &snapshot.settings,
+            counts: &self.start.counts,
+            counters: &self.start.stream_counters,
         };
-        let len = if let Some(error) = refused {
-            Some(refuse(&self.query, request, opt, &snapshot.settings, error, &mut out).0)
-        } else if verdict != Verdict::Answer || !self.query.is_internet() {
-            let context = Context {
-                catalog: &self.no_zones,
-                hasher: &self.hasher,
-                settings: &snapshot.settings,
-                now_secs: clock.unix_secs,
-            };
-            let arrival = Arrival::new(from, Transport::Tcp { idle_100ms });
-            Some(respond(&context, &mut self.chaos, request, arrival, &mut out).len)
-        } else {
-            let asker = Asker::Stream(token);
-            let limit = MESSAGE_LEN_MAX;
-            let ask = Ask { query: &self.query, request, asker, from, limit, opt };
-            self.cell.ask(now, &ask, &mut out, &mut self.effects).map(|answered| answered.len)
-        };
-        let counters = &self.start.counters;
-        counters.received_len.add(request.len() as u64);
-        counters.count_type(self.query.qtype);
-        match len {
-            Some(len) => {
-                if let [_, _, high, low, ..] = out[..len] {
-                    counters.count_reply(u16::from(low & 0xf), len, high & 2 != 0);
-                }
-                let _ = reply.try_send(out[..len].to_vec());
+        let asker = Asker::Stream(token);
+        let client = Client { request, from, asker, idle_100ms: Some(idle_100ms) };
+        match self.clerk.answer(&mut rules, Clock::at(now), &client, &mut self.large) {
+            Outcome::Reply(len) => {
+                let _ = reply.try_send(self.large[..len].to_vec());
             }
-            None => {
+            Outcome::Waits => {
                 self.streams.insert(token, reply);
             }
+            Outcome::Dropped => {
+                let _ = reply.try_send(Vec::new());
+            }
         }
-        self.large = out;
     }
 
     /// Does what the engine wants done.
     fn perform(&mut self) {
-        if self.effects.is_empty() {
+        if self.clerk.effects.is_empty() {
             return;
         }
         // Answers from our own zones may want something done in turn.
-        while !self.effects.streams.is_empty() {
-            for question in std::mem::take(&mut self.effects.streams) {
+        while !self.clerk.effects.streams.is_empty() {
+            for question in std::mem::take(&mut self.clerk.effects.streams) {
                 self.ask_upstream_over_stream(question);
             }
         }
         // Before anything leaves from these ports again.
-        for place in std::mem::take(&mut self.effects.worn_ports) {
+        for place in std::mem::take(&mut self.clerk.effects.worn_ports) {
             let epoll = &self.epoll;
             self.ports.renew(place, |socket| {
                 let _ = epoll::delete(epoll, socket.as_fd());
@@ -526,23 +450,27 @@ impl<'w> Desk<'w> {
         self.send_replies();
         self.send_parcels();
         self.send_upstream();
-        for handover in self.effects.handovers.drain(..) {
+        for handover in self.clerk.effects.handovers.drain(..) {
             self.start.outside.hand_over(handover);
         }
-        for Flushed { token, removed } in self.effects.flushed.drain(..) {
+        for Flushed { token, removed } in self.clerk.effects.flushed.drain(..) {
             if let Some(done) = self.flushes.remove(&token) {
                 let _ = done.send(removed);
             }
         }
-        self.effects.clear();
+        self.clerk.effects.clear();
     }
 
     fn send_replies(&mut self) {
         let counters = &self.start.counters;
-        for reply in &self.effects.replies {
-            let octets = &self.effects.octets[reply.octets.clone()];
+        for reply in &self.clerk.effects.replies {
+            let octets = &self.clerk.effects.octets[reply.octets.clone()];
             let [_, _, high, low, ..] = *octets else { continue };
-            counters.count_reply(u16::from(low & 0xf), octets.len(), high & 2 != 0);
+            let by_transport = match reply.asker {
+                Asker::Datagram { .. } => counters,
+                Asker::Stream(_) => &self.start.stream_counters,
+            };
+            by_transport.count_reply(u16::from(low & 0xf), octets.len(), high & 2 != 0);
             match reply.asker {
                 Asker::Datagram { listener, from, to } => {
                     self.outboxes[listener as usize].push(from, to, octets);
@@ -562,9 +490,9 @@ impl<'w> Desk<'w> {
     }
 
     fn send_parcels(&mut self) {
-        let unix_secs = Clock::now().unix_secs;
+        let unix_secs = Clock::at(self.now()).unix_secs;
         let is_streamed = self.start.transport == PeerTransport::Grpc;
-        for parcel in &self.effects.parcels {
+        for parcel in &self.clerk.effects.parcels {
             let outside = &self.start.outside;
             if (is_streamed || outside.is_own(parcel)) && outside.send(parcel) {
                 continue;
@@ -579,13 +507,13 @@ impl<'w> Desk<'w> {
             // Who cannot be reached is noticed by its silence.
             let _ = self.peer_outbox.send(self.start.peers.as_fd());
         }
-        for parcel in &self.effects.bulky {
+        for parcel in &self.clerk.effects.bulky {
             let _ = self.start.outside.send(parcel);
         }
     }
 
     fn send_upstream(&mut self) {
-        for datagram in &self.effects.datagrams {
+        for datagram in &self.clerk.effects.datagrams {
             // Who cannot be reached is noticed by its silence.
             let Ok((socket, is_new)) = self.ports.get(datagram.port, datagram.to) else { continue };
             let _ = socket.send_to(&datagram.octets, datagram.to);
@@ -604,107 +532,19 @@ impl<'w> Desk<'w> {
             }
             Address::Local => {
                 let now = self.now();
-                let len = self.ask_own_zones(&question.octets);
-                let large = std::mem::take(&mut self.large);
+                let snapshot = self.view.load().clone();
+                let Snapshot { catalog, settings, .. } = &*snapshot;
+                self.large.resize(MESSAGE_LEN_MAX, 0);
+                let (clerk, clock, large) = (&mut self.clerk, Clock::at(now), &mut self.large);
+                let len = clerk.ask_own_zones(catalog, settings, clock, &question.octets, large);
                 let octets = len.map(|len| &large[..len]);
-                self.cell.take_stream(now, question.token, octets, &mut self.effects);
-                self.large = large;
+                clerk.cell.take_stream(now, question.token, octets, &mut clerk.effects);
             }
         }
-    }
-
-    /// Answers a question from the zones of this process into `large`.
-    fn ask_own_zones(&mut self, question: &[u8]) -> Option<usize> {
-        let snapshot = self.view.load().clone();
-        let mut settings = snapshot.settings.clone();
-        settings.cookies = None;
-        let context = Context {
-            catalog: &snapshot.catalog,
-            hasher: &self.hasher,
-            settings: &settings,
-            now_secs: Clock::now().unix_secs,
-        };
-        self.large.resize(MESSAGE_LEN_MAX, 0);
-        let arrival = Arrival::new(IpAddr::from([127, 0, 0, 1]), Transport::Tcp { idle_100ms: 0 });
-        let outcome = respond(&context, &mut self.chaos, question, arrival, &mut self.large);
-        (outcome.len > 0).then_some(outcome.len)
     }
 }
 
 /// The moment it is now at a node that began at `started`.
 fn moment(started: Instant) -> Moment {
     Moment(CLOCK_START + started.elapsed().as_micros() as u64)
-}
-
-/// The clocks of a batch.
-#[derive(Clone, Copy)]
-struct Clock {
-    unix_secs: u32,
-    millis: u32,
-}
-
-impl Clock {
-    fn now() -> Self {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Clock { unix_secs: since.as_secs() as u32, millis: since.as_millis() as u32 }
-    }
-}
-
-/// What the OPT record of a reply will say.
-#[inline]
-fn opt_of(
-    query: &Query,
-    settings: &authority::Settings,
-    from: IpAddr,
-    unix_secs: u32,
-    idle_100ms: Option<u16>,
-) -> Option<Opt> {
-    query.edns.as_ref().map(|edns| Opt {
-        dnssec_ok: edns.dnssec_ok,
-        wants_nsid: edns.nsid,
-        cookie: edns.cookie.and_then(|cookie| {
-            let secrets = settings.cookies.as_ref()?;
-            Some(secrets.answer(&cookie, from, unix_secs).value)
-        }),
-        keepalive: idle_100ms.filter(|_| edns.keepalive),
-    })
-}
-
-/// What to say to who may not ask; counts it.
-#[cold]
-fn error_of(refused: Refused, counts: &Counts) -> ExtendedError {
-    match refused {
-        Refused::Network => {
-            counts.not_allowed.add(1);
-            NOT_ALLOWED
-        }
-        Refused::Rate => {
-            counts.too_often.add(1);
-            TOO_OFTEN
-        }
-    }
-}
-
-/// Writes a refusal; returns its length, code, and that it is whole.
-#[cold]
-fn refuse(
-    query: &Query,
-    request: &[u8],
-    opt: Option<Opt>,
-    settings: &authority::Settings,
-    error: ExtendedError,
-    out: &mut [u8],
-) -> (usize, u16, bool) {
-    let opt = opt.as_ref().map(|opt| OptReply {
-        payload: settings.udp_payload,
-        dnssec_ok: opt.dnssec_ok,
-        rcode: Rcode::Refused,
-        nsid: None,
-        cookie: opt.cookie.as_ref(),
-        keepalive: opt.keepalive,
-        error: Some(error),
-    });
-    let room = out.len();
-    let reply = Reply::start(out, request, query, room);
-    (reply.finish(query, Rcode::Refused, false, opt), Rcode::Refused as u16, false)
 }

@@ -135,9 +135,10 @@ impl PeerClients {
         Ok(self.call(node, "handover", HANDOVER_TIME_MAX, call).await?.taken)
     }
 
-    /// Makes `node` drain; returns how many entries it has to hand over.
-    pub async fn drain(&self, node: &str) -> Result<u64, PeerError> {
-        let call = async |mut client: Client| client.drain(proto::DrainRequest {}).await;
+    /// Makes `node` drain, or take its share back; returns how many entries it
+    /// has.
+    pub async fn drain(&self, node: &str, undo: bool) -> Result<u64, PeerError> {
+        let call = async |mut client: Client| client.drain(proto::DrainRequest { undo }).await;
         Ok(self.call(node, "drain", CALL_TIME_MAX, call).await?.entries)
     }
 

@@ -69,8 +69,9 @@ pub trait PeerService: Receiver {
         entries: Vec<Bytes>,
     ) -> impl Future<Output = Result<u64, String>> + Send;
 
-    /// Begins to drain; returns how many entries there are to hand over.
-    fn drain(&self) -> impl Future<Output = Result<u64, String>> + Send;
+    /// Begins to drain, or takes its share back; returns how many entries there
+    /// are.
+    fn drain(&self, undo: bool) -> impl Future<Output = Result<u64, String>> + Send;
 
     /// How the node is, as a JSON object.
     fn status(&self) -> impl Future<Output = Result<String, String>> + Send;

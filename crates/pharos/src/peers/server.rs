@@ -333,9 +333,9 @@ impl<S: PeerService> peer_server::Peer for Calls<S> {
 
     async fn drain(
         &self,
-        _: Request<proto::DrainRequest>,
+        request: Request<proto::DrainRequest>,
     ) -> Result<Response<proto::DrainReply>, Status> {
-        let entries = act(self.service.drain()).await?;
+        let entries = act(self.service.drain(request.into_inner().undo)).await?;
         Ok(Response::new(proto::DrainReply { entries }))
     }
 

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -68,19 +69,40 @@ pub struct GossipSocket {
     refused: Arc<RefusalCounters>,
 }
 
+/// Between two lines of the log about datagrams that are refused.
+const SAY_EVERY_SECS: u64 = 60;
+
 /// How many datagrams were refused, by reason.
 #[derive(Debug, Default)]
-pub struct RefusalCounters([Counter; Refusal::ALL.len()]);
+pub struct RefusalCounters {
+    counts: [Counter; Refusal::ALL.len()],
+    /// When it was last said that somebody's datagrams are refused, in seconds.
+    said: AtomicU64,
+}
 
 impl RefusalCounters {
-    /// Counts one. Only the owner calls this.
-    pub fn add(&self, refusal: Refusal) {
-        self.0[refusal as usize].add(1);
+    /// Counts one that came from `from`. Only the owner calls this.
+    ///
+    /// What an operator can set right is also said, now and then: whoever sends
+    /// noise must not fill the log.
+    pub fn add(&self, refusal: Refusal, from: SocketAddr) {
+        self.counts[refusal as usize].add(1);
+        let advice = match refusal {
+            Refusal::BadSeal => "its key is another one; cluster.key_file must be the same",
+            Refusal::Old => "its clock is another one; set both right",
+            _ => return,
+        };
+        let now = u64::from(unix_secs());
+        let said = self.said.load(Ordering::Relaxed);
+        if now.abs_diff(said) >= SAY_EVERY_SECS {
+            self.said.store(now, Ordering::Relaxed);
+            tracing::warn!(%from, "datagrams to the peer port are refused: {advice}");
+        }
     }
 
     /// Those refused for this reason so far.
     pub fn get(&self, refusal: Refusal) -> u64 {
-        self.0[refusal as usize].get()
+        self.counts[refusal as usize].get()
     }
 }
 
@@ -131,7 +153,7 @@ impl GossipSocket {
                     buffer[..len].copy_from_slice(opened.payload);
                     return Ok((len, from));
                 }
-                Err(refusal) => self.refused.add(refusal),
+                Err(refusal) => self.refused.add(refusal, from),
             }
         }
     }

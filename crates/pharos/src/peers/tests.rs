@@ -31,7 +31,7 @@ enum Heard {
     Frames(String, Vec<Frame>),
     Flush(Flush),
     Entries(String, Vec<Bytes>),
-    Drain,
+    Drain { undo: bool },
 }
 
 impl Node {
@@ -63,8 +63,8 @@ impl PeerService for Node {
         Ok(taken)
     }
 
-    async fn drain(&self) -> Result<u64, String> {
-        self.note(Heard::Drain);
+    async fn drain(&self, undo: bool) -> Result<u64, String> {
+        self.note(Heard::Drain { undo });
         Err("it drains already".into())
     }
 
@@ -139,9 +139,9 @@ async fn every_call_is_heard_and_answered() {
         assert_eq!(b.heard.recv().await, Some(Heard::Entries("a".into(), entries)));
     }
     assert_eq!(a.status("b").await.unwrap(), "{}");
-    let error = a.drain("b").await.unwrap_err();
+    let error = a.drain("b", true).await.unwrap_err();
     assert_eq!(error.to_string(), "b: drain: it drains already (Internal)");
-    assert_eq!(b.heard.recv().await, Some(Heard::Drain));
+    assert_eq!(b.heard.recv().await, Some(Heard::Drain { undo: true }));
     let error = a.status("c").await.unwrap_err();
     assert_eq!(error.to_string(), "c: status: no member has that name");
     assert!(a.status("a").await.is_err(), "a node does not call itself");

@@ -4,6 +4,7 @@ use std::process::Command;
 
 use crate::common::{PHAROS, eventually};
 use crate::nodes::{Cluster, Recipe, check};
+use crate::owners::expect_asked_once;
 use crate::reply::ask_many;
 use crate::upstream::Upstream;
 
@@ -62,7 +63,7 @@ fn a_drained_node_owns_nothing_and_leaves_what_it_knew() {
     let upstream = Upstream::start();
     let mut cluster = Cluster::gossiping(4, Recipe::of(&upstream));
     ask_many(&cluster.doors(), names("kept", 200), 32, check);
-    assert_eq!(upstream.totals(), (200, 200));
+    expect_asked_once(&cluster, &upstream, 200);
     cluster.node("n1").tool(&["drain", "n3"]);
     eventually("all know that it owns nothing", || {
         cluster.nodes.iter().all(|node| {
@@ -87,7 +88,25 @@ fn a_drained_node_owns_nothing_and_leaves_what_it_knew() {
     });
     cluster.kill("n3");
     ask_many(&cluster.doors(), names("kept", 200), 32, check);
-    assert_eq!(upstream.totals(), (200, 200), "nothing was asked again");
+    expect_asked_once(&cluster, &upstream, 200);
+}
+
+#[test]
+fn a_drained_node_gets_its_share_back() {
+    let upstream = Upstream::start();
+    let cluster = Cluster::gossiping(3, Recipe::of(&upstream));
+    let slots = |node: &str| {
+        let members = cluster.node("n1").members();
+        let all = members["members"].as_array().unwrap();
+        all.iter().find(|own| own["name"] == node).unwrap()["slots"].as_u64().unwrap()
+    };
+    cluster.node("n1").tool(&["drain", "n2"]);
+    eventually("it owns nothing", || slots("n2") == 0);
+    let said = cluster.node("n3").tool(&["undrain", "n2"]);
+    assert_eq!((&said["node"], &said["undo"]), (&"n2".into(), &true.into()));
+    eventually("it owns its share", || slots("n2") > 3000);
+    ask_many(&cluster.doors(), names("again", 50), 32, check);
+    expect_asked_once(&cluster, &upstream, 50);
 }
 
 #[test]

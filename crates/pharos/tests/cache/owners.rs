@@ -23,7 +23,7 @@ pub fn settle(cluster: &Cluster) {
 ///
 /// On a busy machine a server or an owner may seem slow; then somebody else is
 /// asked, and the silence is counted.
-fn expect_asked_once(cluster: &Cluster, upstream: &Upstream, count: usize) {
+pub fn expect_asked_once(cluster: &Cluster, upstream: &Upstream, count: usize) {
     let again = cluster.event("upstream_hedged") + cluster.event("peer_silent");
     let (names, questions) = upstream.totals();
     assert_eq!(names, count);
