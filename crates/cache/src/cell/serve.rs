@@ -119,7 +119,11 @@ impl Cell {
         }
         let pending = self.pendings.find(hash, question);
         let waits = pending.and_then(|id| self.pendings.get(id)).map_or(0, |own| own.waiters.len());
-        if waits >= WAITERS_MAX
+        // Whoever asks is a member that this cell has not heard of: it knows the
+        // cluster better, and whom else to ask.
+        let is_behind = pending.is_none() && self.peers.by_hash(peer.to.node).is_none();
+        if is_behind
+            || waits >= WAITERS_MAX
             || pending.is_none() && self.pendings.len() >= self.config.pending_max
         {
             self.counts.peer_refused.add(1);

@@ -81,12 +81,17 @@ pub struct CellHandle {
 }
 
 impl CellHandle {
+    /// Wakes the cell's thread.
+    fn wake(&self) {
+        // A full counter rings too.
+        let _ = rustix::io::write(&*self.bell, &1u64.to_ne_bytes());
+    }
+
     /// Tells the cell something; false if it has too much to do.
     pub fn tell(&self, command: Command) -> bool {
         match self.commands.try_send(command) {
             Ok(()) => {
-                // A full counter rings too.
-                let _ = rustix::io::write(&*self.bell, &1u64.to_ne_bytes());
+                self.wake();
                 true
             }
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,

@@ -1,6 +1,6 @@
 //! Starting a node, and stopping it without losing what it knows.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
@@ -32,6 +32,10 @@ use crate::serve::Server;
 use crate::sockets::CacheSockets;
 use crate::tcp::TcpServer;
 
+/// How long a node that starts waits until it knows the others.
+const JOINING_MAX: Duration = Duration::from_secs(1);
+/// How often it looks.
+const JOINING_STEP: Duration = Duration::from_millis(5);
 /// How long a node that stops waits for its entries to be handed over.
 const PARTING_MAX: Duration = Duration::from_secs(5);
 /// How often it looks.
@@ -44,8 +48,8 @@ pub struct Running {
     pub threads: Vec<JoinHandle<()>>,
 }
 
-/// Starts a node. Nothing waits for the other members: it answers at once, and
-/// they are known when they are.
+/// Starts a node. It answers as soon as it knows the other members, or a moment
+/// later without them.
 pub fn start(
     server: &Arc<Server>,
     config: &Config,
@@ -120,8 +124,7 @@ pub fn start(
         // It ends with the runtime.
         runtime.spawn(peers.run(listener, std::future::pending()));
     }
-    let answerer = CacheAnswerer::new(node.clone(), own_config.allow.clone(), &server.counters);
-    take_connections(answerer, config, tcp)?;
+    let is_open = Arc::new(AtomicBool::new(false));
     let mut threads = Vec::new();
     let per_cell = workers.into_iter().zip(peers).zip(commands).enumerate();
     for (number, ((listeners, peers), commands)) in per_cell {
@@ -157,10 +160,18 @@ pub fn start(
                 node.handovers.clone(),
             ),
             transport: own_config.transport,
+            is_open: is_open.clone(),
             stop: stop.clone(),
         };
         threads.push(spawn(start)?);
     }
+    if !own_config.coordination.is_alone() {
+        runtime.block_on(node.join());
+    }
+    is_open.store(true, Ordering::Release);
+    node.cells.iter().for_each(CellHandle::wake);
+    let answerer = CacheAnswerer::new(node.clone(), own_config.allow.clone(), &server.counters);
+    take_connections(answerer, config, tcp)?;
     Ok(Running { node, threads })
 }
 
@@ -229,6 +240,21 @@ fn cell_config(config: &Config, own: &CacheConfig, cell: u8) -> cache::Config {
 }
 
 impl Node {
+    /// Waits until this node knows the others, but not for long. Before that
+    /// nobody should ask it: it would ask upstream for what they know.
+    async fn join(&self) {
+        let until = tokio::time::Instant::now() + JOINING_MAX;
+        while tokio::time::Instant::now() < until {
+            let membership = self.coordinator.membership();
+            let is_routed = self.routing().view().digest() == membership.borrow().view.digest();
+            if self.coordinator.is_reached() && is_routed {
+                return;
+            }
+            tokio::time::sleep(JOINING_STEP).await;
+        }
+        tracing::warn!("no other node was found yet; answering without them");
+    }
+
     /// Takes leave: hands over what this node has, if there is somebody to take
     /// it, and tells the others.
     pub async fn part(&self) {

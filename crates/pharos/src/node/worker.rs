@@ -19,7 +19,7 @@ use authority::Settings;
 use cache::cell::{Asker, Flushed, StreamQuestion};
 use cache::upstream::Address;
 use cache::{Cell, Counts, Moment};
-use rustix::event::epoll;
+use rustix::event::{Timespec, epoll};
 use rustix::fd::OwnedFd;
 use tokio::sync::{mpsc, oneshot};
 use wire::DropReason;
@@ -51,6 +51,12 @@ const EVENTS_MAX: usize = 128;
 const COMMANDS_AT_ONCE: usize = 256;
 /// Batches of one socket before the others get their turn.
 const ROUNDS_MAX: usize = 4;
+/// A thread that wakes later than this was away.
+const ABSENCE_MIN: Duration = Duration::from_millis(5);
+/// For how long others may be silent after it, at the most.
+const ABSENCE_MAX: Duration = Duration::from_millis(50);
+/// Timers are looked after this often however much comes.
+const TICK_MAX: Duration = Duration::from_millis(60);
 /// Where a node's clock starts: ages of entries reach back before it.
 const CLOCK_START: u64 = 1 << 50;
 
@@ -82,6 +88,8 @@ pub struct Start {
     pub stream_counters: Arc<Counters>,
     pub outside: Outside,
     pub transport: PeerTransport,
+    /// Clients may be listened to.
+    pub is_open: Arc<AtomicBool>,
     pub stop: Arc<AtomicBool>,
 }
 
@@ -131,6 +139,12 @@ struct Desk<'w> {
     frames: Batch,
     upstream: Box<[u8]>,
     ports: Ports,
+    /// Clients are listened to.
+    is_open: bool,
+    /// Until then nobody is taken for silent.
+    not_before: Moment,
+    /// When that was last looked at.
+    ticked: Moment,
     outboxes: Vec<Outbox>,
     peer_outbox: Outbox,
     sealed: Vec<u8>,
@@ -160,9 +174,6 @@ impl<'w> Desk<'w> {
             let data = epoll::EventData::new_u64(token);
             epoll::add(&epoll, socket.as_fd(), data, epoll::EventFlags::IN)
         };
-        for (index, listener) in start.listeners.iter().enumerate() {
-            watch(&listener.socket, index as u64)?;
-        }
         watch(&start.peers, token::PEERS)?;
         watch(&*start.bell, token::BELL)?;
         let payload = start.cell.udp_payload as usize;
@@ -179,6 +190,9 @@ impl<'w> Desk<'w> {
             frames: Batch::new(BATCH_LEN, QUESTION_LEN_MAX, 1),
             upstream: vec![0; UPSTREAM_LEN_MAX].into(),
             ports: Ports::new(),
+            is_open: false,
+            not_before: Moment(0),
+            ticked: Moment(0),
             peer_outbox: Outbox::default(),
             sealed: Vec::new(),
             streams: HashMap::new(),
@@ -195,28 +209,62 @@ impl<'w> Desk<'w> {
     fn work(&mut self) -> std::io::Result<()> {
         let mut events = [const { MaybeUninit::uninit() }; EVENTS_MAX];
         while !self.start.stop.load(Ordering::Relaxed) {
-            let timeout = self.timeout();
-            let ready = match epoll::wait(&self.epoll, &mut events, Some(&timeout)) {
+            self.open_when_told()?;
+            let (asleep, timeout) = (self.now(), self.timeout());
+            let timespec = Timespec { tv_sec: 0, tv_nsec: timeout.as_nanos() as i64 };
+            let ready = match epoll::wait(&self.epoll, &mut events, Some(&timespec)) {
                 Ok((ready, _)) => ready,
                 Err(rustix::io::Errno::INTR) => continue,
                 Err(error) => return Err(error.into()),
             };
+            self.note_absence(asleep + timeout);
             // Before what came is looked at: a cell that was idle must not route
             // it as things were.
             self.take_routing();
+            let mut has_more = false;
             for event in ready {
                 match event.data.u64() {
                     token::BELL => self.take_commands(),
-                    token::PEERS => self.take_frames(),
-                    port if port >= token::UPSTREAM => self.take_upstream(port - token::UPSTREAM),
+                    token::PEERS => has_more |= self.take_frames(),
+                    port if port >= token::UPSTREAM => {
+                        has_more |= self.take_upstream(port - token::UPSTREAM);
+                    }
                     listener => self.serve_clients(listener as usize),
                 }
             }
             let now = self.now();
-            self.clerk.cell.tick(now, &mut self.clerk.effects);
+            // What came is read before anybody is taken for silent.
+            let is_due = now >= self.not_before && !has_more || now.since(self.ticked) >= TICK_MAX;
+            if is_due {
+                self.ticked = now;
+                self.clerk.cell.tick(now, &mut self.clerk.effects);
+            }
             self.perform();
         }
         Ok(())
+    }
+
+    /// Listens to clients once the node knows its cluster.
+    fn open_when_told(&mut self) -> std::io::Result<()> {
+        if self.is_open || !self.start.is_open.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.is_open = true;
+        for (index, listener) in self.start.listeners.iter().enumerate() {
+            let data = epoll::EventData::new_u64(index as u64);
+            epoll::add(&self.epoll, &listener.socket, data, epoll::EventFlags::IN)?;
+        }
+        Ok(())
+    }
+
+    /// If this thread wakes long after it wanted to, it did not get its core, or
+    /// was stopped; so were others, perhaps. The time is not held against them.
+    fn note_absence(&mut self, wanted: Moment) {
+        let now = self.now();
+        let late = now.since(wanted);
+        if late >= ABSENCE_MIN {
+            self.not_before = now + late.min(ABSENCE_MAX);
+        }
     }
 
     /// Routes as the node does.
@@ -240,10 +288,10 @@ impl<'w> Desk<'w> {
     }
 
     /// Until the engine wants to do something, or the thread to look around.
-    fn timeout(&self) -> rustix::event::Timespec {
+    fn timeout(&self) -> Duration {
         let now = self.now();
-        let due = self.clerk.cell.next_due().map_or(IDLE, |due| due.since(now).min(IDLE));
-        rustix::event::Timespec { tv_sec: 0, tv_nsec: due.as_nanos() as i64 }
+        let due = self.clerk.cell.next_due().map(|due| due.max(self.not_before));
+        due.map_or(IDLE, |due| due.since(now).min(IDLE))
     }
 
     /// Answers what clients ask at one socket.
@@ -296,11 +344,11 @@ impl<'w> Desk<'w> {
         }
     }
 
-    /// Takes what other cells say.
-    fn take_frames(&mut self) {
+    /// Takes what other cells say; true if there may be more.
+    fn take_frames(&mut self) -> bool {
         for _ in 0..ROUNDS_MAX {
             let Ok(count) = self.frames.receive(self.start.peers.as_fd(), false, false) else {
-                return;
+                return false;
             };
             let now = self.now();
             let unix_secs = Clock::at(now).unix_secs;
@@ -321,16 +369,18 @@ impl<'w> Desk<'w> {
             }
             self.perform();
             if count < BATCH_LEN {
-                return;
+                return false;
             }
         }
+        true
     }
 
-    /// Takes what came to one of the upstream sockets.
-    fn take_upstream(&mut self, number: u64) {
+    /// Takes what came to one of the upstream sockets; true if there may be
+    /// more.
+    fn take_upstream(&mut self, number: u64) -> bool {
         let place = (number / 2) as u16;
         if place >= PORTS {
-            return;
+            return false;
         }
         let now = self.now();
         for _ in 0..BATCH_LEN {
@@ -341,10 +391,11 @@ impl<'w> Desk<'w> {
                     break;
                 }
             }
-            let Some((len, from)) = received else { return };
+            let Some((len, from)) = received else { return false };
             let octets = &self.upstream[..len];
             self.clerk.cell.take_datagram(now, from, place, octets, &mut self.clerk.effects);
         }
+        true
     }
 
     fn take_commands(&mut self) {
