@@ -118,9 +118,16 @@ pub fn read_memory(pids: &[u32]) -> Result<Memory> {
 /// CPU seconds that anything used on `cores` since boot, stolen time included.
 pub fn read_busy_secs(cores: &[usize]) -> Result<f64> {
     let text = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
-    let ticks = cores.iter().map(|&core| parse_busy(&text, core));
+    let ticks = cores.iter().map(|&core| parse_ticks(&text, core).map(|ticks| ticks.busy));
     let ticks = ticks.sum::<Option<u64>>().context("/proc/stat lacks a core")?;
     Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// Ticks that the hypervisor took from `cores` since boot.
+pub fn read_stolen_ticks(cores: &[usize]) -> Result<u64> {
+    let text = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
+    let ticks = cores.iter().map(|&core| parse_ticks(&text, core).map(|ticks| ticks.steal));
+    ticks.sum::<Option<u64>>().context("/proc/stat lacks a core")
 }
 
 /// Datagrams that the UDP sockets of 127.0.0.1 at `port` had no room for: proc_net_udp in
@@ -177,15 +184,23 @@ fn parse_schedstat(text: &str) -> Option<u64> {
     text.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// Ticks of `core` that were neither idle nor waiting: proc_stat(5).
-fn parse_busy(text: &str, core: usize) -> Option<u64> {
+/// What a core did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ticks {
+    /// Neither idle nor waiting, stolen ones included.
+    busy: u64,
+    steal: u64,
+}
+
+/// Ticks of `core`: proc_stat(5).
+fn parse_ticks(text: &str, core: usize) -> Option<Ticks> {
     let label = format!("cpu{core} ");
     let fields = text.lines().find_map(|line| line.strip_prefix(&label))?;
     let ticks: Vec<u64> = fields.split(' ').map_while(|field| field.parse().ok()).collect();
     let [user, nice, system, _idle, _waiting, irq, softirq, steal, ..] = ticks[..] else {
         return None;
     };
-    Some(user + nice + system + irq + softirq + steal)
+    Some(Ticks { busy: user + nice + system + irq + softirq + steal, steal })
 }
 
 /// `Name:   123 kB` as bytes.
@@ -231,9 +246,9 @@ mod tests {
     fn busy_ticks_of_a_core() {
         let text =
             "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 1 2 3 500 600 4 5 6 7 8\ncpu1 1 0 0 9 9 0 0 0 0 0\n";
-        assert_eq!(parse_busy(text, 0), Some(21));
-        assert_eq!(parse_busy(text, 1), Some(1));
-        assert_eq!(parse_busy(text, 2), None);
+        assert_eq!(parse_ticks(text, 0), Some(Ticks { busy: 21, steal: 6 }));
+        assert_eq!(parse_ticks(text, 1), Some(Ticks { busy: 1, steal: 0 }));
+        assert_eq!(parse_ticks(text, 2), None);
         assert!(read_busy_secs(&[0]).unwrap() > 0.0);
     }
 

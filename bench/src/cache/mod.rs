@@ -10,6 +10,7 @@ mod joining;
 mod names;
 mod plot;
 mod popularity;
+mod quiet;
 mod report;
 mod rounds;
 mod servers;

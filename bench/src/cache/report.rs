@@ -134,8 +134,11 @@ pub struct SetupResult {
     pub lost: u64,
     /// Questions upstream for each answer.
     pub upstream_share: f64,
-    /// At the pace of the parameters, not saturated.
+    /// At the pace of the parameters, not saturated, while the host stole no time.
     pub latencies: Latencies,
+    /// The share of the paced time that was so quiet.
+    #[serde(default = "all")]
+    pub quiet: f64,
     pub rounds: Vec<Round>,
 }
 
@@ -163,9 +166,19 @@ impl Round {
     }
 }
 
+/// The whole time, in reports from before it was told apart.
+fn all() -> f64 {
+    1.0
+}
+
 impl SetupResult {
     /// `None` without a round.
-    pub fn of(setup: Setup, rounds: Vec<Round>, latencies: Latencies) -> Option<SetupResult> {
+    pub fn of(
+        setup: Setup,
+        rounds: Vec<Round>,
+        latencies: Latencies,
+        quiet: f64,
+    ) -> Option<SetupResult> {
         let spread = |value: fn(&Round) -> f64| Spread::of(rounds.iter().map(value));
         let sum = |value: fn(&Round) -> u64| rounds.iter().map(value).sum::<u64>();
         Some(SetupResult {
@@ -177,6 +190,7 @@ impl SetupResult {
             lost: sum(|round| round.lost),
             upstream_share: sum(|round| round.upstream) as f64 / sum(|round| round.answers) as f64,
             latencies,
+            quiet,
             rounds,
         })
     }
@@ -402,7 +416,13 @@ fn render_scenario(text: &mut String, scenario: &ScenarioResult, parameters: &Pa
             ratio
         );
     }
-    text.push('\n');
+    let quiet = scenario.setups.iter().map(|it| 100.0 * it.quiet);
+    let quiet = quiet.fold((100.0, 0.0), |(min, max): (f64, f64), it| (min.min(it), max.max(it)));
+    let _ = writeln!(
+        text,
+        "  latencies are of the tenths of a second in which the host stole no time: {:.0}–{:.0} %\n",
+        quiet.0, quiet.1
+    );
 }
 
 fn render_popularity(text: &mut String, points: &[PopularityPoint]) {
@@ -502,7 +522,7 @@ pub mod tests {
 
     fn result(kind: Kind, nodes: usize, cpu: f64, p99_us: f64) -> SetupResult {
         let setup = Setup { nodes, ..Setup::alone(kind) };
-        SetupResult::of(setup, rounds(cpu), latencies(p99_us)).unwrap()
+        SetupResult::of(setup, rounds(cpu), latencies(p99_us), 0.6).unwrap()
     }
 
     fn failures() -> Failures {
@@ -632,6 +652,7 @@ pub mod tests {
             "popular",
             "one down",
             "refused and asked",
+            "stole no time: 60–60 %",
             "node 5 joins 4",
             "MISS",
         ] {

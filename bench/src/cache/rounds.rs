@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::names::Names;
 use super::report::{Round, Scenario, ScenarioResult, SetupResult};
 use super::servers::{Cluster, Setup, Stub, Variant};
-use super::{Bench, fill, paced, seconds, sockets};
+use super::{Bench, fill, paced, quiet, seconds, sockets};
 use crate::load::{Histogram, Idle, Load, Outcome, Pressure};
 use crate::measure::{self, CpuReading};
 use crate::process::{LOAD_CORE, SERVER_CORE};
@@ -55,7 +55,7 @@ impl<'b> Rounds<'b> {
         }
         let repeated = self.names(scenario);
         let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); clusters.len()];
-        let mut latencies = vec![Histogram::default(); clusters.len()];
+        let mut latencies = vec![(Histogram::default(), 0.0); clusters.len()];
         for number in 1..=args.rounds {
             for (index, cluster) in clusters.iter().enumerate() {
                 let (setup, of, left) = (cluster.setup, args.rounds, human(self.seconds_left()));
@@ -68,15 +68,16 @@ impl<'b> Rounds<'b> {
                 };
                 let round = self.saturated(cluster, scenario, &names("s"), &others);
                 rounds[index].push(round.with_context(|| format!("{name}: {setup}"))?);
-                let outcome = self.paced(cluster, &names("p"));
-                let outcome = outcome.with_context(|| format!("{name}, paced: {setup}"))?;
-                latencies[index].merge(&outcome.latencies);
+                let paced = self.paced(cluster, &names("p"));
+                let (found, quiet) = paced.with_context(|| format!("{name}, paced: {setup}"))?;
+                latencies[index].0.merge(&found);
+                latencies[index].1 += quiet / args.rounds as f64;
                 self.done += 1;
             }
         }
         let results = clusters.iter().zip(rounds).zip(latencies);
-        let setups = results.filter_map(|((cluster, rounds), latencies)| {
-            SetupResult::of(cluster.setup, rounds, latencies.latencies())
+        let setups = results.filter_map(|((cluster, rounds), (latencies, quiet))| {
+            SetupResult::of(cluster.setup, rounds, latencies.latencies(), quiet)
         });
         Ok(ScenarioResult { scenario, setups: setups.collect() })
     }
@@ -123,13 +124,14 @@ impl<'b> Rounds<'b> {
         Pressure { sockets: sockets(nodes), window, idle, ..Pressure::default() }
     }
 
-    fn paced(&self, cluster: &Cluster, names: &Names) -> Result<Outcome> {
+    /// Latencies at the pace of the parameters, and of what share of the time they are.
+    fn paced(&self, cluster: &Cluster, names: &Names) -> Result<(Histogram, f64)> {
         let args = &self.bench.args;
-        let pressure = paced(cluster.setup.nodes, args.rate);
+        let pressure = Pressure { spans: true, ..paced(cluster.setup.nodes, args.rate) };
         let mut load = Load::new(&cluster.addresses(), names, pressure)?;
-        let outcome = load.run(seconds(args.seconds))?;
+        let (outcome, stolen) = quiet::watch(|| load.run(seconds(args.seconds)))?;
         check(&outcome, cluster)?;
-        Ok(outcome)
+        Ok(quiet::latencies(&outcome.spans, &stolen))
     }
 
     /// Names to fill the caches with and how often to ask for each; none for misses.

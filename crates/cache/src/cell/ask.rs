@@ -3,6 +3,7 @@
 use std::hash::Hasher;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use siphasher::sip::SipHasher13;
 use wire::cookie::COOKIE_LEN_MAX;
@@ -12,7 +13,7 @@ use wire::{ExtendedError, OptReply, Query};
 use super::effects::{Asker, Effects};
 use super::pending::{Client, Pending, Step, WAITERS_MAX, Waiter};
 use super::reply::{CACHED_FAILURE, OVERLOADED};
-use super::{ANSWER_WITHIN, Cell, Config, SOURCES, STALE_AFTER, STALE_TTL_SECS};
+use super::{ANSWER_WITHIN, Cell, Config, RENEWALS, SOURCES, STALE_AFTER, STALE_TTL_SECS};
 use crate::answer::{Answer, ReplyTo};
 use crate::question::Question;
 use crate::slab::Id;
@@ -23,6 +24,8 @@ use crate::time::Moment;
 const POPULAR: u8 = 3;
 /// Only what lives at least this long is: the rest is renewed by being asked.
 const PREFETCH_TTL_MIN_SECS: u32 = 10;
+/// The same is renewed this often at the most.
+const RENEW_EVERY: Duration = Duration::from_millis(500);
 
 /// A client's question, well formed and admitted.
 #[derive(Clone, Copy, Debug)]
@@ -252,6 +255,9 @@ impl Cell {
         if let Some(answer) = renewed {
             return self.keep_in_l1(hash, &answer);
         }
+        if !self.may_renew(now, hash) {
+            return;
+        }
         self.counts.prefetches.add(1);
         let id = self.add_pending(now, hash, question, None, None);
         if let Some(pending) = self.pendings.get_mut(id) {
@@ -259,6 +265,18 @@ impl Cell {
             pending.for_l1 = true;
         }
         self.start(now, id, effects);
+    }
+
+    /// True if a renewal may begin. The one before may have brought nothing
+    /// newer, because upstream fails; then clients must not start another one
+    /// with every question.
+    pub(super) fn may_renew(&mut self, now: Moment, hash: u64) -> bool {
+        let last = &mut self.renewals[hash as usize % RENEWALS];
+        let may = last.0 != hash || now.since(last.1) >= RENEW_EVERY;
+        if may {
+            *last = (hash, now);
+        }
+        may
     }
 
     /// Keeps an answer in L1, unless a newer one is there.

@@ -62,6 +62,9 @@ const STALE_TTL_SECS: u32 = 30;
 /// Places of the counters of busy sources; a power of two. Sources that share
 /// one are counted together.
 const SOURCES: usize = 4096;
+/// Renewals that are remembered; a power of two. Of two that share a place the
+/// later one is.
+const RENEWALS: usize = 1024;
 
 /// What a cell is told at its start.
 #[derive(Clone, Debug)]
@@ -132,6 +135,8 @@ pub struct Cell {
     hot: HotKeys,
     /// Pending questions of clients, by the hash of their source.
     busy: Box<[u16]>,
+    /// What was renewed lately and when, by hash.
+    renewals: Box<[(u64, Moment)]>,
     /// Questions that may still be hedged.
     hedges: f32,
     /// For messages being put together.
@@ -177,6 +182,7 @@ impl Cell {
             flushes: Flushes::default(),
             hot: HotKeys::default(),
             busy: vec![0; SOURCES].into(),
+            renewals: vec![(0, Moment(0)); RENEWALS].into(),
             hedges: 0.0,
             scratch: Vec::new(),
             routing: routing.clone(),

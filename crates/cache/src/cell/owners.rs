@@ -81,7 +81,11 @@ impl Cell {
         let slot = self.routing.slot(&pending.question);
         let manner = if pending.is_refresh { Manner::Refresh } else { Manner::Resolve };
         let Some((rank, target)) = self.next_owner(slot, asked) else {
-            return self.go_upstream(now, id, effects);
+            let waits_until = pending.started + SILENCE_MAX;
+            return match now < waits_until && self.is_somebody_at_it(id) {
+                true => self.wait_until(id, waits_until),
+                false => self.go_upstream(now, id, effects),
+            };
         };
         if asked != 0 {
             if !self.may_hedge(id) {
@@ -121,14 +125,19 @@ impl Cell {
         rank.map(|rank| (rank, self.target(owners[rank], slot)))
     }
 
+    /// True if a cell that was asked has not answered yet, but its node is
+    /// there as far as anybody knows. It is slow, and so would upstream be.
+    fn is_somebody_at_it(&mut self, id: Id) -> bool {
+        let requests = self.pendings.get(id).map_or([None; ASKED_MAX], |own| own.requests);
+        let peers = requests.map(|id| id.and_then(|id| self.requests.get(id)).map(|own| own.peer));
+        let is_there = |hash: u64| self.peers.by_hash(hash).is_some_and(|peer| !peer.is_suspect);
+        peers.into_iter().flatten().any(is_there)
+    }
+
     /// True if a question may be asked once more although the first owner may
     /// still answer. One whose owner is not there may always.
     fn may_hedge(&mut self, id: Id) -> bool {
-        let requests = self.pendings.get(id).map_or([None; ASKED_MAX], |own| own.requests);
-        let peers = requests.iter().flatten().filter_map(|id| self.requests.get(*id));
-        let hashes: Vec<u64> = peers.map(|request| request.peer).collect();
-        let is_there = |hash: &u64| self.peers.by_hash(*hash).is_some_and(|peer| !peer.is_suspect);
-        if !hashes.iter().any(is_there) {
+        if !self.is_somebody_at_it(id) {
             return true;
         }
         let may = self.hedges >= 1.0;
@@ -136,6 +145,12 @@ impl Cell {
             self.hedges -= 1.0;
         }
         may
+    }
+
+    fn wait_until(&mut self, id: Id, moment: Moment) {
+        if let Some(pending) = self.pendings.get_mut(id) {
+            pending.step_at = moment;
+        }
     }
 
     fn wait_longer(&mut self, now: Moment, id: Id) {

@@ -193,7 +193,7 @@ impl Cell {
             && self.pendings.len() < self.config.pending_max
             && self.pendings.find(hash, &question).is_none()
             && !self.failed_lately(now, hash, &question);
-        if !is_wanted {
+        if !is_wanted || !self.may_renew(now, hash) {
             return;
         }
         self.counts.prefetches.add(1);
