@@ -17,6 +17,7 @@ use super::{ANSWER_WITHIN, Cell, Config, RENEWALS, SOURCES, STALE_AFTER, STALE_T
 use crate::answer::{Answer, ReplyTo};
 use crate::question::Question;
 use crate::slab::Id;
+use crate::store::Store;
 use crate::time::Moment;
 
 /// What is asked for more often than this, as the sketch estimates it, is
@@ -31,6 +32,8 @@ const RENEW_EVERY: Duration = Duration::from_millis(500);
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
     pub query: &'a Query,
+    /// As [`Cell::hash_of`] says.
+    pub hash: u64,
     /// The message that the query was read from.
     pub request: &'a [u8],
     pub asker: Asker,
@@ -58,6 +61,22 @@ pub struct Answered {
 }
 
 impl Cell {
+    /// The place of a question in the tables.
+    #[inline]
+    pub fn hash_of(&self, query: &Query) -> u64 {
+        Question::of(query).hash(&self.table_key)
+    }
+
+    /// Looks at what is in the place of a question, and returns something that
+    /// depends on it. Of questions that came together all are looked at first:
+    /// then their ways through the memory are gone at the same time, and not
+    /// one after the other.
+    #[inline]
+    pub fn look_ahead(&self, hash: u64) -> u8 {
+        let first = |table: &Store<Arc<Answer>>| table.peek(hash, |_| true).map(|own| own.look());
+        first(&self.l1).or_else(|| first(&self.l2)).unwrap_or(0)
+    }
+
     /// Answers a client's question into `out`, or, if it has to wait, later
     /// among the effects.
     #[inline]
@@ -70,7 +89,7 @@ impl Cell {
     ) -> Option<Answered> {
         self.counts.questions.add(1);
         let question = Question::of(ask.query);
-        let hash = question.hash(&self.table_key);
+        let hash = ask.hash;
         if let Some(answer) = self.l1.get(hash, |answer| answer.is_for(&question))
             && answer.is_fresh(now)
             && !self.flushes.covers(answer)

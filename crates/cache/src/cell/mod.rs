@@ -129,6 +129,8 @@ pub struct Cell {
     previous: Vec<Previous>,
     /// How the others routed before this node joined them.
     without_us: Option<Previous>,
+    /// Until then a newcomer may not have heard of all the others.
+    learns_until: Moment,
     handover: Option<HandoverJob>,
     timers: BinaryHeap<Reverse<(Moment, Due)>>,
     flushes: Flushes,
@@ -177,6 +179,7 @@ impl Cell {
             is_probing: false,
             previous: Vec::new(),
             without_us: None,
+            learns_until: Moment(0),
             handover: None,
             timers: BinaryHeap::new(),
             flushes: Flushes::default(),

@@ -39,9 +39,10 @@ impl Cell {
             peer.note_life();
         }
         let from = CellAddress { node: head.from, address: source, cell };
+        let agrees = head.tag == self.head.tag;
         for message in messages {
             let is_good = match message {
-                Ok(message) => self.take_message(now, from, message, effects),
+                Ok(message) => self.take_message(now, from, agrees, message, effects),
                 Err(_) => false,
             };
             if !is_good {
@@ -56,13 +57,14 @@ impl Cell {
         &mut self,
         now: Moment,
         from: CellAddress,
+        agrees: bool,
         message: Message<'_>,
         effects: &mut Effects,
     ) -> bool {
         match message {
             Message::Lookup { request, manner, question } => {
                 let peer = PeerWaiter { to: from, request };
-                self.serve(now, peer, manner, &question, effects);
+                self.serve(now, peer, agrees, manner, &question, effects);
             }
             Message::Answer { request, is_stale, answer } => {
                 return self.take_answer(now, Id::from_token(request), is_stale, answer, effects);
@@ -85,11 +87,13 @@ impl Cell {
         true
     }
 
-    /// Answers another cell's question, or takes it on.
+    /// Answers another cell's question, or takes it on. `agrees` if both route
+    /// alike.
     fn serve(
         &mut self,
         now: Moment,
         peer: PeerWaiter,
+        agrees: bool,
         manner: Manner,
         question: &Question<'_>,
         effects: &mut Effects,
@@ -119,10 +123,11 @@ impl Cell {
         }
         let pending = self.pendings.find(hash, question);
         let waits = pending.and_then(|id| self.pendings.get(id)).map_or(0, |own| own.waiters.len());
-        // Whoever asks is a member that this cell has not heard of: it knows the
-        // cluster better, and whom else to ask.
-        let is_behind = pending.is_none() && self.peers.by_hash(peer.to.node).is_none();
-        if is_behind
+        // While this cell still learns who is there, whoever asks knows better
+        // whom else to ask.
+        let is_learning =
+            self.peers.by_hash(peer.to.node).is_none() || !agrees && now < self.learns_until;
+        if pending.is_none() && is_learning
             || waits >= WAITERS_MAX
             || pending.is_none() && self.pendings.len() >= self.config.pending_max
         {

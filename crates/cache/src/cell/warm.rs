@@ -19,6 +19,8 @@ use crate::time::Moment;
 /// How long former owners are asked after members changed: the handover is
 /// long done by then.
 const WARM_VIEW: Duration = Duration::from_secs(60);
+/// How long a newcomer may still learn of others after it learned of one.
+const LEARNING: Duration = Duration::from_secs(1);
 /// How long they are asked after the key changed: nothing is handed over then,
 /// entries move when they are asked for.
 const WARM_KEY: Duration = Duration::from_secs(3600);
@@ -82,6 +84,7 @@ impl Cell {
     /// learn of them one by one, so that its own former routings say little.
     pub fn set_routing_without_us(&mut self, now: Moment, routing: Arc<Routing>) {
         self.without_us = Some(Previous { routing, until: now + WARM_VIEW });
+        self.learns_until = now + LEARNING;
     }
 
     /// Forgets the oldest of the former routings that share their key with
@@ -110,8 +113,8 @@ impl Cell {
         std::mem::replace(&mut self.routing, routing)
     }
 
-    /// Asks the cells that owned a question before what they still know; false
-    /// if there is none to ask.
+    /// Asks the cells that owned a question before what they still know, and the
+    /// one that owns it if that is not this one; false if there is none to ask.
     pub(super) fn ask_former(&mut self, now: Moment, id: Id, effects: &mut Effects) -> bool {
         let Some(pending) = self.pendings.get(id) else { return false };
         // What is to be renewed is known here.
@@ -133,8 +136,16 @@ impl Cell {
 
     /// Of each former routing the cell to ask. One of them alone would not do:
     /// what nobody asked for between two changes is where it was before both.
+    ///
+    /// Who asks a cell that does not own the question routes as another view
+    /// says; whoever owns it may know it.
     fn former_owners(&self, now: Moment, question: &[u8]) -> Vec<Target> {
         let mut formers = Vec::with_capacity(PREVIOUS_MAX);
+        let slot = self.routing.slot(question);
+        let mut owners = self.routing.owners(slot).iter().map(|&member| self.target(member, slot));
+        if !owners.clone().any(|owner| self.is_here(owner)) {
+            formers.extend(owners.find(|owner| !self.peers.get(owner.member).is_suspect));
+        }
         for Previous { routing, until } in self.without_us.iter().chain(&self.previous) {
             let slot = routing.slot(question);
             let mut owners = routing.owners(slot).iter().filter_map(|&member| {

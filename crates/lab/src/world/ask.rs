@@ -104,6 +104,7 @@ impl World {
         assert_eq!(verdict, Verdict::Answer, "clients ask well-formed questions");
         let (asker, from) = address(inquiry);
         let ask = Ask {
+            hash: self.nodes[to.node].cells[to.cell].cell.hash_of(&self.query),
             query: &self.query,
             request: &inquiry.octets,
             asker,

@@ -72,39 +72,70 @@ pub struct Clerk {
     pub cell: Cell,
     pub effects: Effects,
     pub hasher: NameHasher,
-    query: Query,
+    /// Questions that came together, as they were read.
+    read: Box<[Read]>,
     scratch: Scratch,
     no_zones: Catalog,
 }
 
+/// A question that was read.
+struct Read {
+    query: Query,
+    verdict: Verdict,
+    hash: u64,
+}
+
 impl Clerk {
-    pub fn new(cell: Cell, hasher: NameHasher) -> Self {
+    /// A clerk who takes up to `together` questions at once, at least one.
+    pub fn new(cell: Cell, hasher: NameHasher, together: usize) -> Self {
+        let empty =
+            || Read { query: Query::default(), verdict: Verdict::Drop(DropReason::Short), hash: 0 };
         Clerk {
             cell,
             effects: Effects::default(),
             hasher,
-            query: Query::default(),
+            read: (0..together.max(1)).map(|_| empty()).collect(),
             scratch: Scratch::default(),
             no_zones: Catalog::default(),
         }
     }
 
-    /// Answers a client into `out`, or lets it wait.
+    /// Reads the `at`th of several questions.
+    #[inline]
+    pub fn read(&mut self, at: usize, request: &[u8]) {
+        let read = &mut self.read[at];
+        read.verdict = read.query.read(request);
+        if read.verdict == Verdict::Answer {
+            read.hash = self.cell.hash_of(&read.query);
+        }
+    }
+
+    /// Looks ahead for the first `count` questions that were read.
+    #[inline]
+    pub fn look_ahead(&self, count: usize) {
+        let read = self.read.iter().take(count).filter(|read| read.verdict == Verdict::Answer);
+        let seen = read.fold(0, |seen, read| seen ^ self.cell.look_ahead(read.hash));
+        std::hint::black_box(seen);
+    }
+
+    /// Answers the client whose question was read as the `at`th into `out`, or
+    /// lets it wait.
     #[inline]
     pub fn answer(
         &mut self,
+        at: usize,
         rules: &mut Rules<'_>,
         clock: Clock,
         client: &Client<'_>,
         out: &mut [u8],
     ) -> Outcome {
         let Client { request, from, asker, idle_100ms } = *client;
-        let verdict = self.query.read(request);
+        let Read { query, verdict, hash } = &self.read[at];
+        let (verdict, hash) = (*verdict, *hash);
         if let Verdict::Drop(reason) = verdict {
             return drop_it(rules.counters, reason);
         }
         rules.counters.received_len.add(request.len() as u64);
-        let query = &self.query;
         let settings = rules.settings;
         let opt = opt_of(query, settings, from, clock.unix_secs, idle_100ms);
         let refused = match rules.doorkeeper.admit(from, clock.millis) {
@@ -145,7 +176,7 @@ impl Clerk {
                     edns.payload.clamp(PAYLOAD_MIN, settings.udp_payload.max(PAYLOAD_MIN)) as usize
                 }
             };
-            let ask = Ask { query, request, asker, from, limit, opt };
+            let ask = Ask { query, hash, request, asker, from, limit, opt };
             self.cell.ask(clock.now, &ask, out, &mut self.effects)
         };
         match answered {

@@ -184,7 +184,7 @@ impl<'w> Desk<'w> {
             outboxes: start.listeners.iter().map(|_| Outbox::default()).collect(),
             start,
             started,
-            clerk: Clerk::new(cell, *publisher.hasher()),
+            clerk: Clerk::new(cell, *publisher.hasher(), BATCH_LEN),
             epoll,
             questions: Batch::new(BATCH_LEN, QUESTION_LEN_MAX, payload.max(512)),
             frames: Batch::new(BATCH_LEN, QUESTION_LEN_MAX, 1),
@@ -306,6 +306,12 @@ impl<'w> Desk<'w> {
             let snapshot = self.view.load().clone();
             let clock = Clock::at(now);
             for at in 0..count {
+                if let Some((request, _, _)) = self.questions.message(at) {
+                    self.clerk.read(at, request);
+                }
+            }
+            self.clerk.look_ahead(count);
+            for at in 0..count {
                 self.serve_client(index, at, clock, &snapshot.settings);
             }
             let listener = &self.start.listeners[index];
@@ -339,7 +345,7 @@ impl<'w> Desk<'w> {
         };
         let asker = Asker::Datagram { listener: listener as u16, from, to };
         let client = Client { request, from: from.ip(), asker, idle_100ms: None };
-        if let Outcome::Reply(len) = self.clerk.answer(&mut rules, clock, &client, out) {
+        if let Outcome::Reply(len) = self.clerk.answer(at, &mut rules, clock, &client, out) {
             self.questions.push_answer(at, len);
         }
     }
@@ -467,7 +473,8 @@ impl<'w> Desk<'w> {
         };
         let asker = Asker::Stream(token);
         let client = Client { request, from, asker, idle_100ms: Some(idle_100ms) };
-        match self.clerk.answer(&mut rules, Clock::at(now), &client, &mut self.large) {
+        self.clerk.read(0, request);
+        match self.clerk.answer(0, &mut rules, Clock::at(now), &client, &mut self.large) {
             Outcome::Reply(len) => {
                 let _ = reply.try_send(self.large[..len].to_vec());
             }
