@@ -83,6 +83,11 @@ impl Chain {
         self.has_data
     }
 
+    /// The target of the last alias, if the way ends there without data.
+    pub fn open_end(&self) -> Option<NameAt> {
+        (self.aliases > 0 && !self.has_data).then(|| self.passed[self.aliases])
+    }
+
     /// True if the section does not begin at the name asked for.
     pub fn is_unrelated(&self) -> bool {
         self.start == Start::Unrelated

@@ -8,10 +8,12 @@
 //! the client's id, flags and question, and with younger times to live.
 //!
 //! An answer lives and dies as a whole: it expires with the first of its
-//! records, so half a chain of aliases is never served.
+//! records, so half a chain of aliases is never served. Where upstream servers
+//! know half a chain each, the halves become one answer ([`Answer::join`]).
 
 mod ask;
 mod chain;
+mod join;
 mod names;
 mod peer;
 #[cfg(test)]
@@ -33,6 +35,7 @@ use crate::time::Moment;
 use survey::Survey;
 
 pub use ask::{PAYLOAD, build_plain_question, build_question};
+pub use join::Unjoined;
 pub use reply::{ReplyTo, Written};
 pub use upstream::{Asked, Refusal, TtlLimits, extended_error};
 

@@ -96,13 +96,13 @@ impl NameAt {
 
 /// True if both are the same name, whatever their case.
 pub(super) fn same(message: &[u8], a: NameAt, b: NameAt) -> bool {
-    a == b || labels_match(Labels { message, at: a.0 }, Labels { message, at: b.0 })
+    a == b || labels_match(labels(message, a), labels(message, b))
 }
 
 /// True if `name` is below `ancestor`, and not the same.
 pub(super) fn is_below(message: &[u8], name: NameAt, ancestor: NameAt) -> bool {
-    let mut own = Labels { message, at: name.0 };
-    let above = Labels { message, at: ancestor.0 };
+    let mut own = labels(message, name);
+    let above = labels(message, ancestor);
     let deeper = own.clone().count().saturating_sub(above.clone().count());
     for _ in 0..deeper {
         own.next();
@@ -114,31 +114,54 @@ fn labels_match(mut a: Labels<'_>, mut b: Labels<'_>) -> bool {
     loop {
         match (a.next(), b.next()) {
             (None, None) => return true,
-            (Some(a), Some(b)) if a.eq_ignore_ascii_case(b) => {}
+            (Some((_, a)), Some((_, b))) if a.eq_ignore_ascii_case(b) => {}
             _ => return false,
         }
     }
 }
 
-/// The labels of a name that was read, without the root.
+/// A name that was read, whole and lowered.
+pub(super) fn lowered(message: &[u8], name: NameAt) -> Box<[u8]> {
+    let mut octets = Vec::with_capacity(NAME_LEN_MAX);
+    write_whole(message, name, &mut octets);
+    // Octets of length are never letters: they are at most 63.
+    octets.make_ascii_lowercase();
+    octets.into_boxed_slice()
+}
+
+/// Appends a name that was read, without pointers.
+pub(super) fn write_whole(message: &[u8], name: NameAt, out: &mut Vec<u8>) {
+    for (_, label) in labels(message, name) {
+        out.push(label.len() as u8);
+        out.extend_from_slice(label);
+    }
+    out.push(0);
+}
+
+/// The labels of a name that was read, each with its place.
+pub(super) fn labels(message: &[u8], name: NameAt) -> Labels<'_> {
+    Labels { message, at: name.0 }
+}
+
+/// The labels of a name that was read, without the root, each with its place.
 #[derive(Clone)]
-struct Labels<'m> {
+pub(super) struct Labels<'m> {
     message: &'m [u8],
     at: usize,
 }
 
 impl<'m> Iterator for Labels<'m> {
-    type Item = &'m [u8];
+    type Item = (usize, &'m [u8]);
 
-    fn next(&mut self) -> Option<&'m [u8]> {
+    fn next(&mut self) -> Option<(usize, &'m [u8])> {
         loop {
             match self.message[self.at] {
                 0 => return None,
                 high @ 0xc0.. => self.at = target(high, self.message[self.at + 1]),
                 len => {
-                    let start = self.at + 1;
-                    self.at = start + len as usize;
-                    return Some(&self.message[start..self.at]);
+                    let place = self.at;
+                    self.at = place + 1 + len as usize;
+                    return Some((place, &self.message[place + 1..self.at]));
                 }
             }
         }
@@ -236,6 +259,8 @@ mod tests {
         assert!(is_below(&message, abc, bc) && is_below(&message, pointed, bc));
         assert!(!is_below(&message, abc, upper) && !is_below(&message, bc, abc));
         assert!(!is_below(&message, tricky, bc));
+        assert_eq!(*lowered(&message, pointed), *b"\x01a\x02bc\0", "without its pointer");
+        assert_eq!(*lowered(&message, upper), *b"\x01a\x02bc\0");
         let root = NameAt::again(17);
         assert!(is_below(&message, bc, root), "everything is below the root");
     }

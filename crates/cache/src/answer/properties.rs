@@ -2,14 +2,15 @@
 //! `domain`.
 
 use domain::base::Message as Parsed;
-use domain::rdata::{Cname, Dname, Mx, Ns, Soa};
+use domain::base::name::ParsedName;
+use domain::rdata::{AllRecordData, Cname, Dname, Mx, Ns, Soa};
 use proptest::prelude::*;
 use wire::rtype::{A, CNAME, DNAME, MX, NS, SOA};
 use wire::{Flags, Section};
 
 use super::testing::{
-    EDE, FIRST_DATA, Message, OWNER, PARENT, START, TARGET, asked, client, opt, question_of, reply,
-    see, seen_after, send,
+    EDE, FIRST, FIRST_DATA, FIRST_PARENT, Message, OWNER, PARENT, SENT, START, TARGET, asked,
+    client, head, opt, question_of, reply, see, seen_after, send,
 };
 use super::{Answer, Asked, Kind, ReplyTo, TtlLimits};
 use crate::time::Moment;
@@ -105,7 +106,82 @@ fn check_data(octets: &[u8]) {
     }
 }
 
+/// First parts of chains that lead to the name that the others are about.
+fn any_head() -> impl Strategy<Value = Message> {
+    let ttls_secs = prop_oneof![any::<u32>(), 0..1_000u32];
+    (0..4, ttls_secs, any::<bool>()).prop_map(|(form, ttl_secs, vouched)| {
+        let start = Message::about_name(FIRST, A);
+        let message = match form {
+            0 => head(ttl_secs),
+            1 => head(ttl_secs).authority(FIRST_PARENT, NS, 7, OWNER),
+            2 => start.answer(OWNER, CNAME, ttl_secs, &[b"\x01b", OWNER].concat()).answer(
+                &[b"\x01B", OWNER].concat(),
+                CNAME,
+                700,
+                SENT,
+            ),
+            _ => start
+                .answer(FIRST_PARENT, DNAME, 600, TARGET)
+                .answer(OWNER, CNAME, ttl_secs, b"\x05first\x01t\0")
+                .answer(b"\x05first\x01t\0", CNAME, 900, SENT)
+                .additional(TARGET, A, 7, &[192, 0, 2, 7]),
+        };
+        message.flags(u16::from(vouched) * Flags::AD)
+    })
+}
+
+/// The records of a section as text.
+fn texts(answer: &Answer, section: Section) -> Vec<String> {
+    let parsed = Parsed::from_octets(answer.body()).unwrap();
+    let (_, answers, authorities, additional) = parsed.sections().unwrap();
+    let records = [answers, authorities, additional][section as usize];
+    let text = |record: domain::base::ParsedRecord<'_, &[u8]>| {
+        let record = record.into_record::<AllRecordData<_, ParsedName<_>>>().unwrap();
+        format!("{:?}", record.unwrap()).to_lowercase()
+    };
+    records.map(|record| text(record.unwrap())).collect()
+}
+
 proptest! {
+    #[test]
+    fn chains_that_are_joined_have_all_records_in_order(
+        first in any_head(),
+        second in any_message(),
+    ) {
+        let first = first.read_as_asked().unwrap();
+        let Ok(second) = second.read(A) else { return Ok(()) };
+        let joined = first.join(&second, &TtlLimits::default(), START).unwrap();
+        let answers = [texts(&first, Section::Answer), texts(&second, Section::Answer)].concat();
+        prop_assert_eq!(texts(&joined, Section::Answer), answers);
+        prop_assert_eq!(
+            texts(&joined, Section::Authority),
+            texts(&second, Section::Authority)
+        );
+        prop_assert!(texts(&joined, Section::Additional).is_empty());
+        prop_assert_eq!((joined.kind(), joined.rcode()), (second.kind(), second.rcode()));
+        prop_assert!(joined.body_len() <= first.body_len() + second.body_len());
+        let least = seen_after(&joined, 0).ttls_secs.into_iter().min();
+        if joined.is_cacheable() {
+            prop_assert_eq!(least, Some(joined.ttl_secs()));
+        }
+        let copy = send(&joined, START, START);
+        prop_assert_eq!(copy.as_ref(), Some(&joined));
+    }
+
+    #[test]
+    fn whatever_is_taken_can_be_joined_and_sent(first in any_head(), octets in hostile_octets()) {
+        let asked = Asked { exact_case: false, ..asked(A) };
+        let limits = TtlLimits::default();
+        let first = first.read_as_asked().unwrap();
+        if let Ok(second) = Answer::from_upstream(&octets, &asked, &limits, START)
+            && let Ok(joined) = first.join(&second, &limits, START)
+        {
+            check_reply(&joined, START, &client(&question_of(&joined)));
+            let copy = send(&joined, START, START);
+            prop_assert_eq!(copy, Some(joined));
+        }
+    }
+
     #[test]
     fn whatever_is_taken_can_be_sent(
         octets in hostile_octets(),

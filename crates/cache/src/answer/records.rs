@@ -71,6 +71,32 @@ pub(super) fn soa_minimum_at(record: &Record) -> usize {
     record.end - 4
 }
 
+/// Octets before the names in the data of a record that was read, and how many
+/// names there are.
+pub(super) fn names_in_data(message: &[u8], record: &Record) -> (usize, usize) {
+    let data = &message[record.data_at..record.end];
+    layout(record, data).map_or((0, 0), |layout| (layout.before, layout.names))
+}
+
+/// True if names in the data of this type may be written with pointers: those
+/// of RFC 1035 alone, which everybody can read (RFC 3597, 4).
+pub(super) fn may_have_pointers(rtype: u16) -> bool {
+    matches!(
+        rtype,
+        rtype::NS
+            | rtype::CNAME
+            | rtype::PTR
+            | rtype::SOA
+            | rtype::MX
+            | MD
+            | MF
+            | MB
+            | MG
+            | MR
+            | MINFO
+    )
+}
+
 /// Where the names are in the data of a type.
 struct Layout {
     /// Octets before the names.

@@ -49,10 +49,15 @@ pub struct Message(pub Vec<u8>);
 impl Message {
     /// A recursive server's answer about [`NAME`], without records yet.
     pub fn about(qtype: u16) -> Message {
+        Message::about_name(SENT, qtype)
+    }
+
+    /// The same about another name.
+    pub fn about_name(name: &[u8], qtype: u16) -> Message {
         let mut octets = ID.to_be_bytes().to_vec();
         octets.extend((Flags::QR | Flags::RD | Flags::RA).to_be_bytes());
         octets.extend([0, 1, 0, 0, 0, 0, 0, 0]);
-        octets.extend_from_slice(SENT);
+        octets.extend_from_slice(name);
         octets.extend(qtype.to_be_bytes());
         octets.extend([0, 1]);
         Message(octets)
@@ -134,6 +139,17 @@ impl Message {
         self.read_within(qtype, &TtlLimits::default())
     }
 
+    /// As the answer to the question that it repeats.
+    pub fn read_as_asked(&self) -> Result<Answer, Refusal> {
+        let sent = wire::Name::parse(&self.0[HEADER_LEN..]).expect("a name").as_bytes();
+        let qtype = &self.0[HEADER_LEN + sent.len()..];
+        let name = sent.to_ascii_lowercase();
+        let qtype = u16::from_be_bytes([qtype[0], qtype[1]]);
+        let question = Question { name: &name, ..question(qtype) };
+        let asked = Asked { name_as_sent: sent, question, ..asked(qtype) };
+        Answer::from_upstream(&self.0, &asked, &TtlLimits::default(), START)
+    }
+
     pub fn read_within(&self, qtype: u16, limits: &TtlLimits) -> Result<Answer, Refusal> {
         Answer::from_upstream(&self.0, &asked(qtype), limits, START)
     }
@@ -142,6 +158,16 @@ impl Message {
 /// An answer about [`NAME`] that starts with an alias of [`TARGET`].
 pub fn alias(ttl_secs: u32) -> Message {
     Message::about(rtype::A).answer(OWNER, rtype::CNAME, ttl_secs, TARGET)
+}
+
+/// The first name of a chain that leads to [`NAME`].
+pub const FIRST: &[u8] = b"\x05First\x04corp\0";
+/// A pointer to `corp.` there.
+pub const FIRST_PARENT: &[u8] = b"\xc0\x12";
+
+/// An answer about [`FIRST`] that is an alias of [`NAME`] and nothing more.
+pub fn head(ttl_secs: u32) -> Message {
+    Message::about_name(FIRST, rtype::A).answer(OWNER, rtype::CNAME, ttl_secs, SENT)
 }
 
 /// A client's OPT record.

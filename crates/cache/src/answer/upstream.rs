@@ -140,7 +140,7 @@ impl Answer {
 
     /// Brings all times to live within their limits; the least of them is the
     /// answer's own.
-    fn limit_ttls(&mut self, survey: &Survey, limits: &TtlLimits) {
+    pub(super) fn limit_ttls(&mut self, survey: &Survey, limits: &TtlLimits) {
         let is_negative = matches!(self.kind, Kind::NoData | Kind::NxDomain);
         let [answers, authorities, _] = survey.counts.map(usize::from);
         let denial = answers..answers + authorities;
