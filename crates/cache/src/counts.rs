@@ -100,6 +100,8 @@ counts! {
     upstream_truncated,
     /// Answers that were refusals or failures.
     upstream_failed,
+    /// Aliases that led from some upstream servers to others.
+    upstream_followed,
     /// Questions that found the cluster's upstream budget used up.
     upstream_over_budget,
 }

@@ -240,6 +240,7 @@ impl Cell {
             is_owner: false,
             is_refresh: false,
             for_l1: false,
+            head: None,
             stale,
             requests: Default::default(),
             flights: Vec::new(),

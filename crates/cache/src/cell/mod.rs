@@ -8,14 +8,16 @@
 //!
 //! The way of a question (`ask`): L1, then this cell's L2, then whoever waits
 //! for the same already; then its owners in their order (`owners`), each given
-//! a moment before the next is asked too; then upstream (`resolve`); then data
-//! past its time; then SERVFAIL with its reason. A cell that is asked by
+//! a moment before the next is asked too; then upstream (`resolve`), where
+//! aliases may lead from some servers to others (`follow`); then data past its
+//! time; then SERVFAIL with its reason. A cell that is asked by
 //! another (`serve`) answers from L2 or resolves: it never passes a question
 //! on, so that nodes which disagree about owners still answer.
 
 mod ask;
 mod effects;
 mod flush;
+mod follow;
 mod hot;
 mod owners;
 mod peers;

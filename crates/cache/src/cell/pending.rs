@@ -7,6 +7,7 @@ use wire::Flags;
 
 use super::ask::Opt;
 use super::effects::Asker;
+use super::follow::Head;
 use crate::answer::Answer;
 use crate::peer::CellAddress;
 use crate::question::Question;
@@ -76,6 +77,8 @@ pub struct Pending {
     /// The answer is renewed for clients to come: it goes to L1 although no
     /// client waits.
     pub for_l1: bool,
+    /// What is known of the answer while an alias is followed.
+    pub head: Option<Box<Head>>,
     /// What can be said if nothing better comes.
     pub stale: Option<Arc<Answer>>,
     /// What other cells were asked.
@@ -98,6 +101,12 @@ impl Pending {
     pub fn question(&self) -> Question<'_> {
         let decoded = Question::decode(&self.question);
         decoded.expect("it was encoded by this process").0
+    }
+
+    /// What upstream is asked: the question, or what its answer's aliases lead
+    /// to.
+    pub fn asked(&self) -> Question<'_> {
+        self.head.as_ref().map_or_else(|| self.question(), |head| head.question())
     }
 
     /// The earliest of its times.

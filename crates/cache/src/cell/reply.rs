@@ -31,6 +31,12 @@ pub(super) const OVERLOADED: ExtendedError =
 /// The cluster may not ask upstream as often as it is asked.
 pub(super) const OVER_BUDGET: ExtendedError =
     ExtendedError { code: 14, text: "the budget of upstream questions is used up" };
+/// Aliases lead from server to server and to no end.
+pub(super) const ALIASES_ENDLESS: ExtendedError =
+    ExtendedError { code: 0, text: "the chain of aliases is too long or leads back to itself" };
+/// What several servers said does not fit one message.
+pub(super) const ALIASES_OVERSIZED: ExtendedError =
+    ExtendedError { code: 0, text: "the chain of aliases does not fit a message" };
 /// Another cell could not answer it.
 pub(super) const OWNER_FAILED: ExtendedError =
     ExtendedError { code: 22, text: "the node that owns this name could not resolve it" };
@@ -173,12 +179,17 @@ impl Cell {
         for request in pending.requests.iter().flatten() {
             self.end_request(*request);
         }
-        for flight in &pending.flights {
+        self.drop_flights(&pending.flights, effects);
+        Some(pending)
+    }
+
+    /// Forgets what is on its way upstream: nobody waits for it any more.
+    pub(super) fn drop_flights(&mut self, flights: &[Id], effects: &mut Effects) {
+        for flight in flights {
             if let Some((_, Some(port))) = self.flights.remove(*flight) {
                 effects.worn_ports.push(port);
             }
         }
-        Some(pending)
     }
 
     /// Tells `answer` to everybody who waits.

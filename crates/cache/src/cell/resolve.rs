@@ -1,14 +1,13 @@
 //! Asking upstream.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use rand_chacha::rand_core::RngCore;
 
 use super::Cell;
 use super::effects::{Datagram, Effects, StreamQuestion};
 use super::pending::Step;
-use super::reply::{NO_UPSTREAM, OVER_BUDGET, Source, UPSTREAM_FAILED};
+use super::reply::{NO_UPSTREAM, OVER_BUDGET, UPSTREAM_FAILED};
 use crate::answer::{Answer, Asked, PAYLOAD, Refusal, build_plain_question, build_question};
 use crate::question::Bits;
 use crate::slab::Id;
@@ -28,7 +27,8 @@ impl Cell {
     pub(super) fn go_upstream(&mut self, now: Moment, id: Id, effects: &mut Effects) {
         let Some(pending) = self.pendings.get_mut(id) else { return };
         let had_turn = pending.step == Step::Turn;
-        pending.step = Step::Upstream { tried: 0, sends: 0 };
+        let tried = pending.head.as_ref().map_or(0, |head| head.passed);
+        pending.step = Step::Upstream { tried, sends: 0 };
         if had_turn {
             return self.ask_upstream(now, id, effects);
         }
@@ -50,7 +50,7 @@ impl Cell {
         let Some(pending) = self.pendings.get(id) else { return };
         let Step::Upstream { tried, sends } = pending.step else { return };
         let last = pending.flights.last().copied();
-        let group = self.upstreams.group_of(pending.question().name);
+        let group = self.upstreams.group_of(pending.asked().name);
         if let Some(last) = last.and_then(|flight| self.flights.get(flight)) {
             let server = self.upstreams.server_mut(last.server);
             // Another may be asked because one refused; this one has its time.
@@ -128,7 +128,7 @@ impl Cell {
             _ => 0,
         };
         pending.step_at = now + own.patience() * trips * 2u32.pow(before);
-        let question = pending.question();
+        let question = pending.asked();
         let with_edns = own.knows_edns(now) || question.bits.has(Bits::DO);
         let random = &mut self.random;
         let (mut bits, mut left) = (0u64, 0);
@@ -208,7 +208,7 @@ impl Cell {
         let asked = Asked {
             id: own.id,
             name_as_sent: &own.name,
-            question: pending.question(),
+            question: pending.asked(),
             // Nobody can guess his way into a connection.
             exact_case: own.port.is_some(),
         };
@@ -217,7 +217,7 @@ impl Cell {
                 let took = now.since(own.sent);
                 self.counts.upstream_us.observe(took.as_micros() as u64, 1);
                 self.upstreams.server_mut(server).note_answer(took);
-                self.complete(now, id, Arc::new(answer), Source::Upstream, effects);
+                self.take_part(now, id, server, answer, effects);
             }
             Err(refusal) => {
                 self.take_refusal(now, flight, refusal, effects);
@@ -287,7 +287,7 @@ impl Cell {
     fn fail_or_ask_next(&mut self, now: Moment, id: Id, effects: &mut Effects) {
         let Some(pending) = self.pendings.get(id) else { return };
         let Step::Upstream { tried, sends } = pending.step else { return };
-        let group = self.upstreams.group_of(pending.question().name);
+        let group = self.upstreams.group_of(pending.asked().name);
         let servers = group.map_or(0, |group| self.upstreams.count(group));
         let is_all = tried.count_ones() as usize >= servers || sends >= SENDS_MAX;
         if !is_all {

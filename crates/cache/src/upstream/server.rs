@@ -31,7 +31,7 @@ const PATIENCE_MIN: Duration = Duration::from_millis(30);
 const PATIENCE_MAX: Duration = Duration::from_millis(800);
 
 /// Where a server is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
     Socket(SocketAddr),
     /// The zones of this very process, asked without a socket.
@@ -185,6 +185,13 @@ impl Upstreams {
     /// How many servers a group has.
     pub fn count(&self, group: u16) -> usize {
         self.groups[group as usize].servers.len()
+    }
+
+    /// The servers of a group that are the zones of this process, a bit each.
+    pub fn local_ones(&self, group: u16) -> u64 {
+        let servers = self.groups[group as usize].servers.iter().enumerate();
+        let local = servers.filter(|(_, server)| server.address == Address::Local);
+        local.fold(0, |bits, (at, _)| bits | 1u64.checked_shl(at as u32).unwrap_or(0))
     }
 
     /// The server to ask next: not one of `tried` (a bit each) if another is
