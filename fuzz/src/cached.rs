@@ -1,7 +1,7 @@
 //! What a cache keeps of an answer, and what clients get of it, beside what
 //! the message says when it is read without the cache's code.
 
-use cache::answer::{Answer, Asked, Kind, ReplyTo, TtlLimits};
+use cache::answer::{Answer, Asked, Kind, ReplyTo, TtlLimits, Unjoined};
 use cache::{Bits, Moment, Question};
 use wire::query::HEADER_LEN;
 use wire::reply::MESSAGE_LEN_MAX;
@@ -17,6 +17,13 @@ const ENCODED_HEAD_LEN: usize = 19;
 const TTL_SECS_MAX: u32 = 86_400;
 const NEGATIVE_SECS_MAX: u32 = 3_600;
 const STALE_SECS: u32 = 30;
+/// A name that leads to others, and for how long.
+const FIRST: &[u8] = b"\x05first\0";
+const FIRST_TTL_SECS: u32 = 100;
+/// Types whose data has names without pointers (RFC 3597, 4), which a cache has
+/// to read with pointers all the same and writes anew without: RP, AFSDB, RT,
+/// SIG, PX, SRV, NAPTR, KX, DNAME, RRSIG, NSEC, SVCB, HTTPS.
+const LATE_NAMES: [u16; 13] = [17, 18, 21, 24, 26, 33, 35, 36, 39, 46, 47, 64, 65];
 /// An OPT record with an extended error.
 const OPT_LEN_MAX: usize = packet::OPT_LEN + 6;
 
@@ -113,6 +120,57 @@ pub fn check_kept(message: &[u8], answer: &Answer) {
     }
     let is_kept = least_secs < u32::MAX && (kind == Kind::Positive || denial_secs.is_some());
     assert_eq!(answer.ttl_secs(), if is_kept { least_secs } else { 0 }, "{sent:#?}");
+}
+
+/// Puts an alias before an answer, as if another server had led to it, and
+/// compares both with what becomes of them.
+pub fn check_joined(tail: &Answer, setup: Setup) {
+    let question = tail.question();
+    if matches!(question.qtype, rtype::CNAME | rtype::ANY) || question.name == FIRST {
+        return;
+    }
+    let head = setup.read(&alias_of(question)).expect("an alias is an answer");
+    assert_eq!(head.open_end().as_deref(), Some(question.name));
+    let joined = match head.join(tail, &TtlLimits::default(), START) {
+        Ok(joined) => joined,
+        Err(Unjoined::Loop | Unjoined::Oversized) => return,
+    };
+    let mut encoded = Vec::new();
+    joined.encode(START, &mut encoded);
+    let copy = Answer::decode(&encoded, START).expect("a peer takes what was joined");
+    assert_eq!(copy, (joined.clone(), &[][..]));
+    assert_eq!((joined.kind(), joined.rcode()), (tail.kind(), tail.rcode()));
+    let [head, tail, joined] = [&head, tail, &joined].map(kept);
+    let Ok(tail) = packet::parse(&tail) else { return };
+    let head = packet::parse(&head).expect("an alias");
+    let joined = packet::parse(&joined).unwrap_or_else(|error| panic!("{error}: {}", hex(&joined)));
+    let answers = [&head.sections[0][..], &tail.sections[0]].concat();
+    let expected = [answers, tail.sections[1].clone(), Vec::new()];
+    assert_eq!(joined.sections.map(without_late_names), expected.map(without_late_names));
+}
+
+/// Records without the data in which names may have become longer.
+fn without_late_names(mut records: Vec<Record>) -> Vec<Record> {
+    for record in records.iter_mut().filter(|record| LATE_NAMES.contains(&record.rtype)) {
+        record.data.clear();
+    }
+    records
+}
+
+/// An answer that [`FIRST`] is an alias of the name in `question`.
+fn alias_of(question: Question<'_>) -> Vec<u8> {
+    let class = question.qclass.to_be_bytes();
+    let mut message = vec![0, 0, 0x80, 0, 0, 1, 0, 1, 0, 0, 0, 0];
+    message.extend(FIRST);
+    message.extend(question.qtype.to_be_bytes());
+    message.extend(class);
+    message.extend([0xc0, HEADER_LEN as u8]);
+    message.extend(rtype::CNAME.to_be_bytes());
+    message.extend(class);
+    message.extend(FIRST_TTL_SECS.to_be_bytes());
+    message.extend((question.name.len() as u16).to_be_bytes());
+    message.extend(question.name);
+    message
 }
 
 /// What a message says of its question, and for how long it denies it.

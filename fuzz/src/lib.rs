@@ -87,6 +87,7 @@ pub fn upstream_answer(data: &[u8]) {
     let Some(answer) = Setup(setup).read(message) else { return };
     cached::check_kept(message, &answer);
     cached::check_replies(&answer, Setup(setup), u32::from(age).pow(2));
+    cached::check_joined(&answer, Setup(setup));
     let mut octets = Vec::new();
     answer.encode(cached::START, &mut octets);
     let copy = Answer::decode(&octets, cached::START).expect("a peer takes what upstream said");

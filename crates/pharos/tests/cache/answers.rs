@@ -266,3 +266,45 @@ fn zones_of_the_same_process_are_upstream_without_a_socket() {
     }
     assert_eq!((node.event("upstream_asked"), node.event("upstream_streams")), (0, 2));
 }
+
+#[test]
+fn aliases_are_followed_out_of_forwarded_domains_and_own_zones() {
+    let (upstream, inside) = (Upstream::start(), Upstream::start());
+    let aliases = "good CNAME own-good.example.net.\nbad CNAME servfail-own.example.net.\n";
+    let zone = crate::common::zone("own.test.", 1, "192.0.2.9") + aliases;
+    let home = crate::common::write_zones(&[("own.test.zone", &zone)]);
+    let tables = format!(
+        "[[cache.forward]]\ndomain = 'corp.test'\nupstreams = ['{}']\n\
+         [[cache.forward]]\ndomain = 'own.test'\nupstreams = ['local']\n\
+         [authority]\nlisten = ['127.0.0.1:0']\nzones = '{}'\n",
+        inside.address,
+        home.path().join("zones").display()
+    );
+    let recipe = Recipe::of(&upstream).with("failure_ttl = 300").with_tables(&tables);
+    let cluster = Cluster::gossiping(2, recipe);
+    let whole = [rtype::CNAME, rtype::A];
+    // Each node twice: from upstream, from its owner, and from what is kept.
+    for node in cluster.nodes.iter().chain(&cluster.nodes) {
+        for (name, target) in
+            [("out-good.corp.test", "good.example.net"), ("good.own.test", "own-good.example.net")]
+        {
+            let reply = node.ask(name);
+            assert_eq!((reply.code(), reply.types()), (NO_ERROR, whole.to_vec()), "{name}");
+            assert_eq!(reply.addresses(), [address_of(target)]);
+        }
+        let reply = node.ask("out-nx-gone.corp.test");
+        assert_eq!((reply.code(), reply.types()), (NXDOMAIN, vec![rtype::CNAME]));
+        assert_eq!(reply.authority.len(), 1, "the SOA says for how long: {reply:?}");
+        for name in ["out-servfail-tail.corp.test", "bad.own.test"] {
+            let reply = node.ask(name);
+            assert_eq!((reply.code(), reply.answers.len()), (SERVFAIL, 0), "{name}");
+            assert!(reply.error().is_some(), "it says why: {reply:?}");
+        }
+    }
+    assert_eq!(upstream.totals(), (5, 5), "each target once, and nothing else");
+    assert_eq!(inside.totals(), (3, 3), "each alias once");
+    assert_eq!((cluster.event("upstream_followed"), cluster.event("upstream_streams")), (5, 2));
+    // What an alias led to is kept for the alias alone.
+    cluster.nodes[0].expect("good.example.net");
+    assert_eq!(upstream.count("good.example.net"), 2);
+}

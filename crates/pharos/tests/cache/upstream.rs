@@ -9,6 +9,7 @@
 //! | `timeout-…` | no answer at all |
 //! | `tc-…` | three addresses over TCP; over UDP one of them, marked as cut |
 //! | `chain-…` | two aliases, then the address; the second alias lives [`LINK_TTL_SECS`] at the most |
+//! | `out-<label>` | an alias of `<label>` below [`OUTSIDE`] and nothing more, as of a server that does not resolve |
 //! | `oversized-…` | more octets over UDP than anybody asks for |
 //! | `wrongid-…`, `wrongname-…`, `wrongport-…` | [`FORGED`], which is to nobody's question |
 //! | `forged-…` | all three of these, then the answer |
@@ -31,6 +32,8 @@ use wire::rtype;
 use crate::common::frame;
 
 pub const TTL_SECS: u32 = 300;
+/// The domain that aliases lead out to.
+pub const OUTSIDE: &str = "example.net";
 pub const LINK_TTL_SECS: u32 = 2;
 /// What forgers say: no name has this address.
 pub const FORGED: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 66);
@@ -295,6 +298,11 @@ impl<'m> Question<'m> {
                 }
                 draft.data(owner);
             }
+            "out" => {
+                let label = self.name.split('.').next().unwrap().split_once("out-").unwrap().1;
+                let target = encode(&format!("{label}.{OUTSIDE}"));
+                draft.answer(POINTER, rtype::CNAME, ttl, &target);
+            }
             "oversized" if !over_tcp => {
                 draft.data(POINTER);
                 draft.answer(POINTER, rtype::TXT, ttl, &text(OVERSIZED_LEN));
@@ -367,6 +375,13 @@ impl<'a> Draft<'a> {
         }
         self.octets
     }
+}
+
+/// A name in wire form.
+fn encode(name: &str) -> Vec<u8> {
+    let labels =
+        name.split('.').flat_map(|label| [&[label.len() as u8], label.as_bytes()].concat());
+    labels.chain([0]).collect()
 }
 
 fn text(len: usize) -> Vec<u8> {
