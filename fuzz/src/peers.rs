@@ -86,6 +86,7 @@ impl World {
             assert_eq!(query.read(request), Verdict::Answer);
             let ask = Ask {
                 query: &query,
+                hash: self.cell.hash_of(&query),
                 request,
                 asker: Asker::Stream(number as u64),
                 from: IpAddr::from([192, 0, 2, 1]),

@@ -143,6 +143,7 @@ impl Setting {
         let opt = Opt { dnssec_ok: false, wants_nsid: false, cookie: None, keepalive: None };
         let ask = Ask {
             query: &query,
+            hash: self.cell.hash_of(&query),
             request: &request,
             asker: Asker::Datagram { listener: 0, from: CLIENT, to: None },
             from: CLIENT.ip(),
