@@ -28,8 +28,9 @@ pub struct Sockets {
 /// The sockets of a cache node.
 #[derive(Debug)]
 pub struct CacheSockets {
-    /// For clients, those of each cell.
-    pub workers: Vec<Vec<udp::Listener>>,
+    /// Where clients will ask: bound later, so that nobody asks a node that is
+    /// not ready and waits in vain. A port of the system's choice is kept for it.
+    pub datagrams: Datagrams,
     pub tcp: Vec<tcp::Listener>,
     pub addresses: Vec<SocketAddr>,
     /// For other cells, one for each cell.
@@ -96,15 +97,20 @@ pub fn log_short_buffers(workers: &[Vec<udp::Listener>]) {
 
 impl CacheSockets {
     fn bind(config: &CacheConfig) -> Result<Self, String> {
-        let mut doors = Doors {
-            workers: (0..config.workers).map(|_| Vec::new()).collect(),
-            tcp: Vec::new(),
-            shares_ports: false,
-        };
-        let mut addresses = Vec::new();
+        let (mut tcp, mut datagrams) = (Vec::new(), Vec::new());
         for &wanted in &config.listen {
-            addresses.push(doors.open(wanted, Door::Host)?);
+            let (listener, address, kept) = try_ports(wanted, || {
+                let failed = |via| move |error| (name_of(Door::Host, via), error);
+                let listener = tcp::Listener::bind(wanted, Door::Host, false);
+                let listener = listener.map_err(failed(Via::Tcp))?;
+                let address = listener.socket.local_addr().map_err(failed(Via::Tcp))?;
+                let kept = (wanted.port() == 0).then(|| udp::reserve(address)).transpose();
+                Ok((listener, address, kept.map_err(failed(Via::Udp))?))
+            })?;
+            tcp.push(listener);
+            datagrams.push((address, kept));
         }
+        let addresses = datagrams.iter().map(|(address, _)| *address).collect();
         let wanted = config.peer_listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)));
         // Port 0: datagrams take the port that connections were given.
         let (grpc, peer_address, (peers, gossip)) = try_ports(wanted, || {
@@ -115,8 +121,27 @@ impl CacheSockets {
             Ok((grpc, address, peers))
         })?;
         let grpc = config.peer_listen.map(|_| grpc);
-        let Doors { workers, tcp, .. } = doors;
-        Ok(CacheSockets { workers, tcp, addresses, peers, gossip, grpc, peer_address })
+        let datagrams = Datagrams(datagrams);
+        Ok(CacheSockets { datagrams, tcp, addresses, peers, gossip, grpc, peer_address })
+    }
+}
+
+/// Where clients of a cache will ask over UDP.
+#[derive(Debug)]
+pub struct Datagrams(Vec<(SocketAddr, Option<UdpSocket>)>);
+
+impl Datagrams {
+    /// Binds the sockets of `cells` cells.
+    pub fn open(self, cells: usize) -> Result<Vec<Vec<udp::Listener>>, String> {
+        let mut workers: Vec<Vec<udp::Listener>> = (0..cells).map(|_| Vec::new()).collect();
+        for (address, kept) in self.0 {
+            drop(kept);
+            for own in &mut workers {
+                let listener = udp::Listener::bind(address, Door::Host);
+                own.push(listener.map_err(|error| explain_bind("UDP", address, &error))?);
+            }
+        }
+        Ok(workers)
     }
 }
 

@@ -53,8 +53,10 @@ impl Peer {
 
     /// How long it may take for its first word.
     pub fn patience(&self) -> Duration {
-        let expected = self.rtt_us.map_or(0.0, |(rtt, spread)| 2.0 * rtt + 8.0 * spread);
-        Duration::from_micros(expected as u64).clamp(PATIENCE_MIN, PATIENCE_MAX)
+        // Of whom nothing is known yet, nothing can be expected.
+        let Some((rtt, spread)) = self.rtt_us else { return PATIENCE_MAX };
+        let expected = Duration::from_micros((2.0 * rtt + 8.0 * spread) as u64);
+        expected.clamp(PATIENCE_MIN, PATIENCE_MAX)
     }
 
     /// It said something about a question that it was asked `took` ago.

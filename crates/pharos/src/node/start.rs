@@ -1,6 +1,6 @@
 //! Starting a node, and stopping it without losing what it knows.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
@@ -59,7 +59,7 @@ pub fn start(
     stop: &Arc<AtomicBool>,
 ) -> Result<Running, String> {
     let _inside = runtime.enter();
-    let CacheSockets { workers, tcp, addresses, peers, gossip, grpc, peer_address } = sockets;
+    let CacheSockets { datagrams, tcp, addresses, peers, gossip, grpc, peer_address } = sockets;
     let key = match &own_config.key_file {
         Some(path) => ClusterKey::read(path)?,
         None => ClusterKey::draw(),
@@ -124,16 +124,17 @@ pub fn start(
         // It ends with the runtime.
         runtime.spawn(peers.run(listener, std::future::pending()));
     }
-    let is_open = Arc::new(AtomicBool::new(false));
-    let mut threads = Vec::new();
-    let per_cell = workers.into_iter().zip(peers).zip(commands).enumerate();
-    for (number, ((listeners, peers), commands)) in per_cell {
+    let (mut threads, mut openings) = (Vec::new(), Vec::new());
+    for (number, (peers, commands)) in peers.into_iter().zip(commands).enumerate() {
+        let (open, opening) = sync_channel(1);
+        openings.push(open);
         let cell = number as u8;
         let handle = &node.cells[number];
         let recipient = Recipient::cell(NodeTag::of(&node.own.name), cell);
         let start = Start {
             cell: cell_config(config, own_config, cell),
-            listeners,
+            listeners: Vec::new(),
+            opening,
             peers,
             sealer: Sealer::new(&key, session, cell),
             opener: Opener::new(&key, recipient, session),
@@ -160,7 +161,6 @@ pub fn start(
                 node.handovers.clone(),
             ),
             transport: own_config.transport,
-            is_open: is_open.clone(),
             stop: stop.clone(),
         };
         threads.push(spawn(start)?);
@@ -168,7 +168,9 @@ pub fn start(
     if !own_config.coordination.is_alone() {
         runtime.block_on(node.join());
     }
-    is_open.store(true, Ordering::Release);
+    for (open, listeners) in openings.iter().zip(datagrams.open(own_config.workers)?) {
+        let _ = open.send(listeners);
+    }
     node.cells.iter().for_each(CellHandle::wake);
     let answerer = CacheAnswerer::new(node.clone(), own_config.allow.clone(), &server.counters);
     take_connections(answerer, config, tcp)?;

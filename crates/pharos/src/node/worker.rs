@@ -72,7 +72,9 @@ mod token {
 #[derive(Debug)]
 pub struct Start {
     pub cell: cache::Config,
+    /// Empty until the node knows its cluster; then they come here.
     pub listeners: Vec<Listener>,
+    pub opening: Receiver<Vec<Listener>>,
     pub peers: UdpSocket,
     pub sealer: Sealer,
     pub opener: Opener,
@@ -88,8 +90,6 @@ pub struct Start {
     pub stream_counters: Arc<Counters>,
     pub outside: Outside,
     pub transport: PeerTransport,
-    /// Clients may be listened to.
-    pub is_open: Arc<AtomicBool>,
     pub stop: Arc<AtomicBool>,
 }
 
@@ -139,8 +139,6 @@ struct Desk<'w> {
     frames: Batch,
     upstream: Box<[u8]>,
     ports: Ports,
-    /// Clients are listened to.
-    is_open: bool,
     /// Until then nobody is taken for silent.
     not_before: Moment,
     /// When that was last looked at.
@@ -181,7 +179,7 @@ impl<'w> Desk<'w> {
         Ok(Desk {
             routed: arc_swap::Cache::new(start.routed.clone()),
             view: publisher.view(),
-            outboxes: start.listeners.iter().map(|_| Outbox::default()).collect(),
+            outboxes: Vec::new(),
             start,
             started,
             clerk: Clerk::new(cell, *publisher.hasher(), BATCH_LEN),
@@ -190,7 +188,6 @@ impl<'w> Desk<'w> {
             frames: Batch::new(BATCH_LEN, QUESTION_LEN_MAX, 1),
             upstream: vec![0; UPSTREAM_LEN_MAX].into(),
             ports: Ports::new(),
-            is_open: false,
             not_before: Moment(0),
             ticked: Moment(0),
             peer_outbox: Outbox::default(),
@@ -246,11 +243,12 @@ impl<'w> Desk<'w> {
 
     /// Listens to clients once the node knows its cluster.
     fn open_when_told(&mut self) -> std::io::Result<()> {
-        if self.is_open || !self.start.is_open.load(Ordering::Acquire) {
-            return Ok(());
+        if let Ok(listeners) = self.start.opening.try_recv() {
+            self.start.listeners = listeners;
         }
-        self.is_open = true;
-        for (index, listener) in self.start.listeners.iter().enumerate() {
+        for index in self.outboxes.len()..self.start.listeners.len() {
+            self.outboxes.push(Outbox::default());
+            let listener = &self.start.listeners[index];
             let data = epoll::EventData::new_u64(index as u64);
             epoll::add(&self.epoll, &listener.socket, data, epoll::EventFlags::IN)?;
         }

@@ -100,11 +100,17 @@ impl Listener {
 /// Says whether nobody else answers at `address`. SO_REUSEPORT would let a
 /// second server of the same user take half of the questions unnoticed.
 pub fn check_free(address: SocketAddr) -> io::Result<()> {
+    reserve(address).map(drop)
+}
+
+/// Takes `address` for itself alone.
+pub fn reserve(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
-    socket.bind(&address.into())
+    socket.bind(&address.into())?;
+    Ok(socket.into())
 }
 
 /// An answering thread.
