@@ -32,13 +32,44 @@ pub enum Kind {
     /// if there are none.
     Embedded { seeds: Vec<String> },
     /// By a ZooKeeper.
-    ZooKeeper {
-        /// As HOST:PORT, at least one.
-        servers: Vec<String>,
-        /// The path under which everything is kept.
-        root: String,
-        session_timeout: Duration,
-    },
+    ZooKeeper(ZooKeeperPlace),
+}
+
+/// Where a cluster is kept in a ZooKeeper.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZooKeeperPlace {
+    /// As HOST:PORT, at least one.
+    pub servers: Vec<String>,
+    /// The path under which everything is kept.
+    pub root: String,
+    pub session_timeout: Duration,
+}
+
+impl ZooKeeperPlace {
+    /// Checks what a file says to somebody who follows a cluster and is none of
+    /// its members; every problem is a line that begins with the key it is
+    /// about.
+    pub fn parse(said: &FileCoordination) -> Result<Self, Vec<String>> {
+        let mut problems = Vec::new();
+        if said.rotate_hours.is_some() {
+            problems.push(
+                "coordination.rotate_hours: only members have hash keys; accepted: leave it out"
+                    .into(),
+            );
+        }
+        // Gossip has no place for somebody who listens and is not counted.
+        if said.kind.as_deref() != Some("zookeeper") {
+            problems.push(format!(
+                "coordination.kind: {:?} cannot be followed from outside; accepted: \"zookeeper\", \
+                 or no [coordination] and the nodes by name",
+                said.kind.as_deref().unwrap_or("embedded")
+            ));
+        }
+        let servers = said.servers.clone().unwrap_or_default();
+        check_servers(&servers, &mut problems);
+        let place = zookeeper(said, servers, &mut problems);
+        if problems.is_empty() { Ok(place) } else { Err(problems) }
+    }
 }
 
 /// The form of `[coordination]` in a configuration file.
@@ -71,7 +102,7 @@ impl CoordinationConfig {
                 refuse_for_embedded("session_timeout_ms", timeout, &mut problems);
                 Kind::Embedded { seeds: servers }
             }
-            Some("zookeeper") => zookeeper(said, servers, &mut problems),
+            Some("zookeeper") => Kind::ZooKeeper(zookeeper(said, servers, &mut problems)),
             Some(other) => {
                 problems.push(format!(
                     "coordination.kind: {other:?} is unknown; accepted: \"embedded\", \"zookeeper\""
@@ -91,7 +122,11 @@ impl CoordinationConfig {
     }
 }
 
-fn zookeeper(said: &FileCoordination, servers: Vec<String>, problems: &mut Vec<String>) -> Kind {
+fn zookeeper(
+    said: &FileCoordination,
+    servers: Vec<String>,
+    problems: &mut Vec<String>,
+) -> ZooKeeperPlace {
     if servers.is_empty() {
         problems.push(
             "coordination.servers: a ZooKeeper needs an address; accepted: at least one HOST:PORT"
@@ -107,7 +142,7 @@ fn zookeeper(said: &FileCoordination, servers: Vec<String>, problems: &mut Vec<S
     }
     let timeout_ms = said.session_timeout_ms.unwrap_or(SESSION_TIMEOUT_MS);
     check_within("session_timeout_ms", timeout_ms, 1_000..=60_000, problems);
-    Kind::ZooKeeper { servers, root, session_timeout: Duration::from_millis(timeout_ms) }
+    ZooKeeperPlace { servers, root, session_timeout: Duration::from_millis(timeout_ms) }
 }
 
 fn check_servers(servers: &[String], problems: &mut Vec<String>) {
@@ -206,11 +241,11 @@ mod tests {
             "kind = \"zookeeper\"\nservers = [\"zk.example:2181\"]\nroot = \"/dns/cache\"\n\
              session_timeout_ms = 2000\nrotate_hours = 1",
         );
-        let kind = Kind::ZooKeeper {
+        let kind = Kind::ZooKeeper(ZooKeeperPlace {
             servers: vec!["zk.example:2181".into()],
             root: "/dns/cache".into(),
             session_timeout: Duration::from_secs(2),
-        };
+        });
         let key_rotation = Duration::from_secs(3600);
         assert_eq!(config.unwrap(), CoordinationConfig { kind, key_rotation });
     }
@@ -246,6 +281,19 @@ mod tests {
             let problems = parse(text).unwrap_err();
             assert!(problems[0].contains(reason), "{problems:?}");
         }
+    }
+
+    #[test]
+    fn a_cluster_in_a_zookeeper_can_be_followed_from_outside() {
+        let parse = |text: &str| ZooKeeperPlace::parse(&toml::from_str(text).unwrap());
+        let place = parse("kind = \"zookeeper\"\nservers = [\"192.0.2.1:2181\"]").unwrap();
+        assert_eq!((&*place.root, place.session_timeout), ("/pharos", Duration::from_secs(6)));
+        let problems = parse("servers = [\"x\"]\nroot = \"x\"\nrotate_hours = 1").unwrap_err();
+        for (problem, key) in problems.iter().zip(["rotate_hours", "kind", "servers", "root"]) {
+            assert!(problem.starts_with(&format!("coordination.{key}: ")), "{problem}");
+            assert!(problem.contains("accepted: "), "{problem}");
+        }
+        assert_eq!(problems.len(), 4);
     }
 
     #[test]

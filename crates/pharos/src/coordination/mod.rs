@@ -5,6 +5,8 @@
 //! it is away. There are three ways to be told, each a [`Coordination`]:
 //! a node that is [`alone`], [`gossip`] among the nodes, and [`zookeeper`].
 //! Whichever it is, the rest of the server holds a [`Coordinator`].
+//!
+//! Who is no member but wants to know them holds an [`Observer`].
 
 mod alone;
 mod backoff;
@@ -24,13 +26,13 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-pub use config::{CoordinationConfig, FileCoordination, Kind};
+pub use config::{CoordinationConfig, FileCoordination, Kind, ZooKeeperPlace};
 pub use epoch::{Epoch, Epochs};
 pub use gossip::GossipSocket;
 
 use alone::Alone;
 use gossip::Gossip;
-use zookeeper::ZooKeeper;
+use zookeeper::{Observation, ZooKeeper};
 
 /// How long a node waits, when it leaves, for the others to be told.
 const LEAVE_MAX: Duration = Duration::from_secs(2);
@@ -88,16 +90,14 @@ impl Coordinator {
                 };
                 Coordinator::run(gossip, own)
             }
-            Kind::ZooKeeper { servers, root, session_timeout } => Coordinator::run(
-                ZooKeeper {
-                    servers: servers.clone(),
-                    root: root.clone(),
-                    session_timeout: *session_timeout,
-                    return_grace: *session_timeout + zookeeper::RETURN_GRACE,
+            Kind::ZooKeeper(place) => {
+                let zookeeper = ZooKeeper {
+                    return_grace: zookeeper::return_grace(place),
+                    place: place.clone(),
                     key_rotation: config.key_rotation,
-                },
-                own,
-            ),
+                };
+                Coordinator::run(zookeeper, own)
+            }
         })
     }
 
@@ -151,6 +151,47 @@ impl Drop for Coordinator {
         if let Some(task) = self.task().take() {
             task.abort();
         }
+    }
+}
+
+/// The members of a cluster, for somebody who is none of them. Dropping it ends
+/// it.
+#[derive(Debug)]
+pub struct Observer {
+    members: watch::Receiver<Arc<[Member]>>,
+    reached: Arc<AtomicBool>,
+    task: JoinHandle<()>,
+}
+
+impl Observer {
+    /// Follows the cluster at `place`, on the tokio runtime this is called on.
+    /// Nothing is ever written there.
+    pub fn start(place: &ZooKeeperPlace) -> Self {
+        Observer::with_grace(place, zookeeper::return_grace(place))
+    }
+
+    fn with_grace(place: &ZooKeeperPlace, return_grace: Duration) -> Self {
+        let (changes, members) = watch::channel(Arc::default());
+        let reached = Arc::new(AtomicBool::new(false));
+        let observation = Observation::new(place.clone(), return_grace, changes, reached.clone());
+        Observer { members, reached, task: tokio::spawn(observation.run()) }
+    }
+
+    /// The members that were listed last, and every change; nobody before the
+    /// first list, never nobody after it.
+    pub fn members(&self) -> watch::Receiver<Arc<[Member]>> {
+        self.members.clone()
+    }
+
+    /// Whether the source of members answers.
+    pub fn is_reached(&self) -> bool {
+        self.reached.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        self.task.abort();
     }
 }
 

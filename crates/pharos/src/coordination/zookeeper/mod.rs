@@ -5,71 +5,69 @@
 //! what it finds it publishes. Whatever fails is tried again, with a new
 //! session if the old one is over, and until that works the last membership
 //! stays: a ZooKeeper that is stopped, gone, or back without its memory throws
-//! nobody out (see [`roster`]).
+//! nobody out (see [`roster`]). Who is no member looks in the same way
+//! ([`observation`]), but leaves no trace.
 
+mod contact;
+mod observation;
 mod roster;
 #[cfg(test)]
 mod tests;
 mod znodes;
 
-use std::future::{pending, ready};
+use std::future::pending;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use zookeeper_client::{Client, OneshotWatcher, StateWatcher};
 
-use super::backoff::Backoff;
+use super::config::ZooKeeperPlace;
 use super::epoch::{Epochs, Rotation};
 use super::record::Agreement;
 use super::{Coordination, Post};
-use crate::random;
-use roster::Roster;
+use contact::Contact;
+pub use observation::Observation;
 use znodes::{Failure, Registration, Stored, Znodes};
 
 /// How long, beyond the time of a session, members that were lost with the
 /// service have to register again.
-pub const RETURN_GRACE: Duration = Duration::from_secs(10);
+const RETURN_GRACE: Duration = Duration::from_secs(10);
 /// How long a change of the list is let settle: nodes often start together.
 const SETTLE: Duration = Duration::from_millis(20);
-/// How often the list is looked at though nothing seems to have changed.
-const LOOK: Duration = Duration::from_secs(30);
-/// How often it is looked at while something is wrong with it.
-const LOOK_IN_TROUBLE: Duration = Duration::from_secs(3);
 
 /// A cluster in a ZooKeeper.
 #[derive(Debug)]
 pub struct ZooKeeper {
-    /// As HOST:PORT.
-    pub servers: Vec<String>,
-    /// The path under which everything is kept.
-    pub root: String,
-    pub session_timeout: Duration,
+    pub place: ZooKeeperPlace,
     /// How long members that were lost with the service are kept after it came
     /// back.
     pub return_grace: Duration,
     pub key_rotation: Duration,
 }
 
+/// How long members that were lost with the service are kept after it came
+/// back, unless told otherwise.
+pub fn return_grace(place: &ZooKeeperPlace) -> Duration {
+    place.session_timeout + RETURN_GRACE
+}
+
 impl Coordination for ZooKeeper {
     async fn run(self, post: Post) {
+        let place = self.place;
         let mut follower = Follower {
-            znodes: Znodes::new(&self.root),
-            roster: Roster::new(self.return_grace),
+            znodes: Znodes::new(&place.root),
+            contact: Contact::new(self.return_grace, post.reached.clone()),
             rotation: Rotation::new(self.key_rotation),
             agreement: Agreement { epochs: Epochs::unagreed(), views_from: 0 },
-            link: Link::Unknown,
-            trouble: None,
-            backoff: Backoff::default(),
             post,
         };
         while !follower.post.is_leaving() {
-            let connector = Client::connector().with_session_timeout(self.session_timeout);
-            let servers = self.servers.join(",");
             tokio::select! {
-                connected = connector.connect(&servers) => match connected {
-                    Ok(client) => follower.follow(&client).await,
-                    Err(error) => follower.lose(&format!("cannot connect to {servers}: {error}")),
-                },
+                connected = follower.contact.connect(&place) => {
+                    if let Some(client) = connected {
+                        follower.follow(&client).await;
+                    }
+                }
                 () = follower.post.changed() => continue,
             }
             follower.pause().await;
@@ -77,25 +75,13 @@ impl Coordination for ZooKeeper {
     }
 }
 
-/// Whether the service is there, as was logged last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Link {
-    Unknown,
-    Reached,
-    Lost,
-}
-
 /// What a node knows of its cluster, from session to session.
 struct Follower {
     post: Post,
     znodes: Znodes,
-    roster: Roster,
+    contact: Contact,
     agreement: Agreement,
     rotation: Rotation,
-    link: Link,
-    /// What is wrong though the service is there, as was logged last.
-    trouble: Option<String>,
-    backoff: Backoff,
 }
 
 /// What tells that something changed.
@@ -115,22 +101,22 @@ impl Follower {
             let look = self.look(client, &mut states, &mut is_registered);
             match timeout(answer_max, look).await {
                 Ok(Ok(watches)) => {
-                    self.reach();
+                    self.contact.reach();
                     self.wait(watches, &mut states).await;
                 }
                 Ok(Err(Failure::Overtaken)) => self.pause().await,
                 Ok(Err(Failure::Lost(why) | Failure::Refused(why))) => {
-                    self.lose(&why);
+                    self.contact.lose(&why);
                     self.pause().await;
                 }
                 // A late answer could confuse the watches of the next look.
-                Err(_) => return self.lose("it does not answer"),
+                Err(_) => return self.contact.lose("it does not answer"),
             }
             if self.post.is_leaving() {
                 return self.leave(client, is_registered).await;
             }
             if client.state().is_terminated() {
-                return self.lose(&format!("the session is over: {}", client.state()));
+                return self.contact.lose(&format!("the session is over: {}", client.state()));
             }
         }
     }
@@ -145,14 +131,14 @@ impl Follower {
         self.znodes.prepare(client).await?;
         let own_trouble = self.register(client, is_registered).await?;
         let (listing, members) = self.znodes.list(client).await?;
-        self.notice_gap(states).await;
+        self.contact.notice_gap(states).await;
         let zxid = u64::try_from(listing.zxid).unwrap_or_default();
         let (epoch, trouble) = self.agree(client, zxid).await?;
-        self.roster.update(Instant::now(), listing);
+        self.contact.roster.update(Instant::now(), listing);
         let Agreement { epochs, views_from } = self.agreement;
         let number = views_from.saturating_add(zxid).max(self.post.number());
-        self.post.publish(number, self.roster.members(), epochs);
-        self.set_trouble(own_trouble.or(trouble));
+        self.post.publish(number, self.contact.roster.members(), epochs);
+        self.contact.set_trouble(own_trouble.or(trouble));
         Ok(Watches { members, epoch })
     }
 
@@ -175,7 +161,7 @@ impl Follower {
                 if registration == Registration::Created && *is_registered {
                     // Whoever deleted this one did not ask for the session, so
                     // all others may have been deleted too.
-                    self.roster.lose();
+                    self.contact.roster.lose();
                 }
                 *is_registered = true;
                 Ok(None)
@@ -207,7 +193,8 @@ impl Follower {
 
     /// Waits for something to look at.
     async fn wait(&mut self, watches: Watches, states: &mut StateWatcher) {
-        let next = self.next_look();
+        let due = self.rotation.due(&self.agreement.epochs);
+        let next = self.contact.next_look().min(due);
         let Watches { members, epoch } = watches;
         let epoch = async {
             match epoch {
@@ -219,7 +206,7 @@ impl Follower {
             // First: who is missing after a gap may not have gone.
             biased;
             state = states.changed() => {
-                return self.lose(&format!("the session is {state}"));
+                return self.contact.lose(&format!("the session is {state}"));
             }
             _ = members.changed() => {}
             _ = epoch => {}
@@ -227,23 +214,6 @@ impl Follower {
             () = sleep_until(next) => {}
         }
         sleep(SETTLE).await;
-    }
-
-    fn next_look(&mut self) -> Instant {
-        let [luck] = random::octets();
-        let usual = if self.trouble.is_some() { LOOK_IN_TROUBLE } else { LOOK };
-        let usual = Instant::now() + usual * (128 + u32::from(luck)) / 256;
-        let due = self.rotation.due(&self.agreement.epochs);
-        self.roster.deadline().into_iter().fold(usual.min(due), Instant::min)
-    }
-
-    /// Notices that the connection was lost for a moment.
-    async fn notice_gap(&mut self, states: &mut StateWatcher) {
-        tokio::select! {
-            biased;
-            state = states.changed() => self.lose(&format!("the session is {state}")),
-            () = ready(()) => {}
-        }
     }
 
     async fn leave(&mut self, client: &Client, is_registered: bool) {
@@ -256,39 +226,10 @@ impl Follower {
 
     /// Waits between two tries, unless this node changes.
     async fn pause(&mut self) {
-        let pause = self.backoff.next();
         tokio::select! {
-            () = sleep(pause) => {}
+            () = self.contact.pause() => {}
             () = self.post.changed() => {}
         }
-    }
-
-    fn reach(&mut self) {
-        self.backoff.reset();
-        self.post.set_reached(true);
-        if self.link != Link::Reached {
-            tracing::info!("coordination: ZooKeeper is reached");
-        }
-        self.link = Link::Reached;
-    }
-
-    fn lose(&mut self, why: &str) {
-        self.roster.lose();
-        self.post.set_reached(false);
-        if self.link != Link::Lost {
-            tracing::warn!("coordination: ZooKeeper is lost, the members stay as they are: {why}");
-        }
-        self.link = Link::Lost;
-    }
-
-    fn set_trouble(&mut self, trouble: Option<String>) {
-        if trouble != self.trouble {
-            match &trouble {
-                Some(trouble) => tracing::error!("coordination: {trouble}"),
-                None => tracing::info!("coordination: all is well again"),
-            }
-        }
-        self.trouble = trouble;
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use zookeeper_client::{Acls, CreateMode};
 
 use super::super::record::member_for_tests;
-use super::super::{Coordinator, Membership};
+use super::super::{Coordinator, Membership, Observer};
 use super::*;
 use service::{Mode, SESSION, Service, Way, in_time};
 
@@ -20,13 +20,11 @@ const PERSISTENT: zookeeper_client::CreateOptions<'static> =
     CreateMode::Persistent.with_acls(Acls::anyone_all());
 
 fn zookeeper(address: String) -> ZooKeeper {
-    ZooKeeper {
-        servers: vec![address],
-        root: ROOT.to_owned(),
-        session_timeout: SESSION,
-        return_grace: NEVER,
-        key_rotation: NEVER,
-    }
+    ZooKeeper { place: place(address), return_grace: NEVER, key_rotation: NEVER }
+}
+
+fn place(address: String) -> ZooKeeperPlace {
+    ZooKeeperPlace { servers: vec![address], root: ROOT.to_owned(), session_timeout: SESSION }
 }
 
 fn start(service: &Service, own: &Member) -> Coordinator {
@@ -470,4 +468,106 @@ async fn the_key_rotates_for_all_and_waits_while_the_service_is_away() {
     let agreed = epochs.iter().filter(|epoch| epoch.number > 0);
     let numbers: Vec<u64> = agreed.map(|epoch| epoch.number).collect();
     assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "{numbers:?}");
+}
+
+fn observe(address: String) -> Observer {
+    Observer::with_grace(&place(address), NEVER)
+}
+
+/// Waits until an observer sees exactly these.
+async fn sees(observer: &Observer, members: &[Member]) {
+    let mut seen = observer.members();
+    in_time("an observer sees", seen.wait_for(|seen| **seen == *members)).await.unwrap();
+}
+
+async fn is_reached(observer: &Observer, reached: bool) {
+    in_time("an observer reaches the service or loses it", async {
+        while observer.is_reached() != reached {
+            sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_observer_sees_every_change_and_leaves_no_trace() {
+    let Some(service) = Service::start().await else { return };
+    let client = service.client().await;
+    let observer = observe(service.address());
+    is_reached(&observer, true).await;
+    assert_eq!(client.check_stat("/tests").await.unwrap(), None, "it made something");
+    assert!(observer.members().borrow().is_empty());
+
+    let [a, b] = members(["a", "b"]);
+    let mut nodes = start_all(&service, &[a.clone(), b.clone()]).await;
+    sees(&observer, &[a.clone(), b.clone()]).await;
+    nodes[1].set_standing(Standing::Draining);
+    let drained = Member { standing: Standing::Draining, ..b.clone() };
+    sees(&observer, &[a.clone(), drained]).await;
+    nodes.remove(1).leave().await;
+    sees(&observer, std::slice::from_ref(&a)).await;
+    assert_eq!(client.list_children(&format!("{ROOT}/members")).await.unwrap(), ["a"]);
+
+    // Of a cluster without members the last ones are remembered.
+    nodes.remove(0).leave().await;
+    in_time("nobody is left", async {
+        while !client.list_children(&format!("{ROOT}/members")).await.unwrap().is_empty() {
+            sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    let nodes = start_all(&service, std::slice::from_ref(&b)).await;
+    let mut seen = observer.members();
+    assert_eq!(**seen.borrow_and_update(), [a]);
+    sees(&observer, std::slice::from_ref(&b)).await;
+    drop(nodes);
+}
+
+#[tokio::test]
+async fn an_observer_keeps_its_list_while_the_service_is_away() {
+    let Some(mut service) = Service::start().await else { return };
+    let [a, b, c] = members(["a", "b", "c"]);
+    let all = [a.clone(), b.clone()];
+    let mut nodes = start_all(&service, &all).await;
+    let observer = observe(service.address());
+    sees(&observer, &all).await;
+    let mut seen = observer.members();
+    seen.mark_unchanged();
+
+    // It stands still for longer than sessions last; then it forgets all.
+    service.freeze();
+    is_reached(&observer, false).await;
+    reach(&nodes, false).await;
+    sleep(SESSION * 2).await;
+    service.thaw();
+    is_reached(&observer, true).await;
+    agree(&nodes, &all).await;
+    service.destroy();
+    is_reached(&observer, false).await;
+    service.revive().await;
+    is_reached(&observer, true).await;
+    agree(&nodes, &all).await;
+    assert!(!seen.has_changed().unwrap(), "{:?}", seen.borrow());
+
+    // Changes are seen again.
+    nodes.push(start(&service, &c));
+    sees(&observer, &[a, b, c]).await;
+}
+
+#[tokio::test]
+async fn an_observer_whose_session_expired_looks_again() {
+    let Some(service) = Service::start().await else { return };
+    let [a, b] = members(["a", "b"]);
+    let mut nodes = vec![start(&service, &a)];
+    let way = Way::to(&service).await;
+    let observer = observe(way.address());
+    sees(&observer, std::slice::from_ref(&a)).await;
+    way.set(Mode::Frozen);
+    nodes.push(start(&service, &b));
+    agree(&nodes, &[a.clone(), b.clone()]).await;
+    is_reached(&observer, false).await;
+    sleep(SESSION * 2).await;
+    assert_eq!(**observer.members().borrow(), *std::slice::from_ref(&a));
+    way.set(Mode::Open);
+    sees(&observer, &[a, b]).await;
 }

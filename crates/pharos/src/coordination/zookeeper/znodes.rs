@@ -91,12 +91,23 @@ impl Znodes {
         format!("{}/{name}", self.members)
     }
 
-    /// Makes the parents of members, and makes sure that what is read next is
-    /// not older than what other nodes have read already.
-    pub async fn prepare(&self, client: &Client) -> Result<(), Failure> {
+    /// Where members register.
+    pub fn members(&self) -> &str {
+        &self.members
+    }
+
+    /// Says whether there is a list of members, and makes sure that what is
+    /// read next is not older than what other nodes have read already.
+    pub async fn find(&self, client: &Client) -> Result<bool, Failure> {
         let failed = |error| Failure::new("look at", &self.members, &error);
         client.sync(&self.members).await.map_err(failed)?;
-        if client.check_stat(&self.members).await.map_err(failed)?.is_none() {
+        Ok(client.check_stat(&self.members).await.map_err(failed)?.is_some())
+    }
+
+    /// Makes the parents of members if there are none; else as
+    /// [`Znodes::find`].
+    pub async fn prepare(&self, client: &Client) -> Result<(), Failure> {
+        if !self.find(client).await? {
             let made = client.mkdir(&self.members, &PERSISTENT).await;
             made.map_err(|error| Failure::new("make", &self.members, &error))?;
         }
