@@ -19,6 +19,7 @@ use super::node::Node;
 use super::{Front, metrics};
 use crate::admin::connections::{self, READING_TIME_MAX};
 use crate::admin::{body, error, socket};
+use crate::coordination::Observer;
 
 type Shared = State<Arc<Front>>;
 
@@ -80,6 +81,8 @@ struct FrontView {
     /// Nodes of a shard, if clients have one.
     shard: Option<usize>,
     connections: usize,
+    /// Whether whoever lists the nodes answers; none if the file lists them.
+    coordination_reached: Option<bool>,
 }
 
 #[derive(Debug, Serialize)]
@@ -126,6 +129,7 @@ fn view(front: &Front) -> FrontView {
         nodes: table.nodes().map(|(_, node)| NodeView::new(node)).collect(),
         shard: front.board.sharding.map(|sharding| sharding.size),
         connections: front.streams.places.connections().0,
+        coordination_reached: front.observer.as_ref().map(Observer::is_reached),
     }
 }
 

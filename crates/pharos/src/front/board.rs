@@ -5,6 +5,7 @@
 //! change at any time ([`Board::replace`]); whoever places questions notices by
 //! one number that something did ([`Board::version`]).
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -95,8 +96,13 @@ impl Board {
 
     /// Makes `specs`, whose names differ, the nodes there are. One that is the
     /// same as before stays as it stands; what waits for one that goes may
-    /// still be answered. Returns the new ones, which nobody probes yet.
-    pub fn replace(&self, specs: &[NodeSpec]) -> Result<Vec<Arc<Node>>, String> {
+    /// still be answered. Those whose names are in `parting` get nothing new.
+    /// Returns the new ones, which nobody probes yet.
+    pub fn replace(
+        &self,
+        specs: &[NodeSpec],
+        parting: &BTreeSet<String>,
+    ) -> Result<Vec<Arc<Node>>, String> {
         if specs.len() > NODES_MAX {
             let count = specs.len();
             return Err(format!("{count} nodes are too many; accepted: at most {NODES_MAX}"));
@@ -120,6 +126,9 @@ impl Board {
             seats[seat] = Some(node.clone());
         }
         let mut table = Table { seats, shards: None };
+        for (_, node) in table.nodes() {
+            node.set_parting(parting.contains(&node.spec.name));
+        }
         if let Some(sharding) = &self.sharding {
             let named: Vec<(&str, usize)> =
                 table.nodes().map(|(seat, node)| (node.spec.name.as_str(), seat)).collect();
@@ -145,7 +154,13 @@ impl Board {
                  another is up and not draining"
             ));
         }
-        node.set_draining(draining);
+        if !draining && node.is_parting() && !node.is_drained() {
+            return Err(format!(
+                "{name} was drained in its cluster, not here; accepted: `pharos cache undrain \
+                 {name}`"
+            ));
+        }
+        node.set_drained(draining);
         tracing::warn!(node = name, draining, "told to let a node go, or to take it back");
         self.announce();
         Ok(())
@@ -200,6 +215,10 @@ mod tests {
         texts.iter().map(|text| NodeSpec::parse(text).unwrap()).collect()
     }
 
+    fn nobody() -> BTreeSet<String> {
+        BTreeSet::new()
+    }
+
     fn seats_of(board: &Board) -> Vec<(usize, String)> {
         board.table().nodes().map(|(seat, node)| (seat, node.spec.name.clone())).collect()
     }
@@ -207,18 +226,18 @@ mod tests {
     #[test]
     fn nodes_keep_their_seats_and_standing_while_others_come_and_go() {
         let board = Board::new(1, None);
-        let new = board.replace(&specs(&["a=192.0.2.1:53", "b=192.0.2.2:53"])).unwrap();
+        let new = board.replace(&specs(&["a=192.0.2.1:53", "b=192.0.2.2:53"]), &nobody()).unwrap();
         assert_eq!(new.len(), 2);
         board.turn(&new[1], Standing::Up, Standing::Down);
         let before = board.version();
-        let new = board.replace(&specs(&["c=192.0.2.3:53", "b=192.0.2.2:53"])).unwrap();
+        let new = board.replace(&specs(&["c=192.0.2.3:53", "b=192.0.2.2:53"]), &nobody()).unwrap();
         assert!(board.version() > before);
         assert_eq!(new.len(), 1);
         // The seat that `a` left is used last.
         assert_eq!(seats_of(&board), [(1, "b".into()), (2, "c".into())]);
         assert_eq!(board.table().node(1).unwrap().standing(), Standing::Down);
         // The same name elsewhere is another node.
-        let new = board.replace(&specs(&["b=192.0.2.9:53"])).unwrap();
+        let new = board.replace(&specs(&["b=192.0.2.9:53"]), &nobody()).unwrap();
         assert_eq!(new[0].standing(), Standing::Up);
     }
 
@@ -227,16 +246,16 @@ mod tests {
         let board = Board::new(1, None);
         let name = |n: usize| NodeSpec::parse(&format!("n{n}=192.0.2.1:53")).unwrap();
         let many: Vec<NodeSpec> = (0..=NODES_MAX).map(name).collect();
-        assert!(board.replace(&many).unwrap_err().contains("at most 128"));
+        assert!(board.replace(&many, &nobody()).unwrap_err().contains("at most 128"));
         assert_eq!(board.table().nodes().count(), 0);
-        assert_eq!(board.replace(&many[1..]).unwrap().len(), NODES_MAX);
+        assert_eq!(board.replace(&many[1..], &nobody()).unwrap().len(), NODES_MAX);
         assert_eq!(board.table().standings().ready.len(), 128);
     }
 
     #[test]
     fn the_last_node_is_not_drained() {
         let board = Board::new(1, None);
-        board.replace(&specs(&["a=192.0.2.1:53", "b=192.0.2.2:53"])).unwrap();
+        board.replace(&specs(&["a=192.0.2.1:53", "b=192.0.2.2:53"]), &nobody()).unwrap();
         assert!(board.drain("x", true).unwrap_err().contains("accepted: a, b"));
         board.drain("a", true).unwrap();
         assert_eq!(board.table().standings().ready, Seats::one(1));
@@ -247,9 +266,26 @@ mod tests {
     }
 
     #[test]
+    fn a_node_that_parts_gets_nothing_new_until_it_stays() {
+        let board = Board::new(1, None);
+        let both = specs(&["a=192.0.2.1:53", "b=192.0.2.2:53"]);
+        let a_parts = BTreeSet::from(["a".to_owned()]);
+        assert_eq!(board.replace(&both, &a_parts).unwrap().len(), 2);
+        assert_eq!(board.table().standings().ready, Seats::one(1));
+        assert!(board.drain("b", true).unwrap_err().contains("no node would be left"));
+        assert!(board.drain("a", false).unwrap_err().contains("`pharos cache undrain a`"));
+        // Drained here as well, it needs both to be over.
+        board.drain("a", true).unwrap();
+        assert!(board.replace(&both, &nobody()).unwrap().is_empty());
+        assert_eq!(board.table().standings().ready, Seats::one(1));
+        board.drain("a", false).unwrap();
+        assert_eq!(board.table().standings().ready.len(), 2);
+    }
+
+    #[test]
     fn suspects_are_ready_but_not_trusted() {
         let board = Board::new(1, None);
-        let new = board.replace(&specs(&["a=192.0.2.1:53", "b=192.0.2.2:53"])).unwrap();
+        let new = board.replace(&specs(&["a=192.0.2.1:53", "b=192.0.2.2:53"]), &nobody()).unwrap();
         board.suspect(&new[0]);
         let standings = board.table().standings();
         assert_eq!((standings.ready.len(), standings.trusted), (2, Seats::one(1)));

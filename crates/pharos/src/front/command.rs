@@ -103,6 +103,10 @@ fn show(out: &mut Output, status: &Value) -> io::Result<()> {
             time("p99_us"),
         )?;
     }
+    if let Some(is_reached) = status["coordination_reached"].as_bool() {
+        let reached = if is_reached { "reached" } else { "not reached" };
+        writeln!(out, "the coordination lists the nodes; it is {reached}")?;
+    }
     if let Some(shard) = status["shard"].as_u64() {
         writeln!(out, "each client network has a shard of {shard} nodes")?;
     }

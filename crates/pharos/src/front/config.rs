@@ -11,6 +11,7 @@ use super::choice::{NODES_MAX, Sharding};
 use super::node::NodeSpec;
 use super::probe::{ProbeQuestion, Probing};
 use crate::config::{self, Checks, FileAdmin, FileTcp, Said, TcpLimits};
+use crate::coordination::{FileCoordination, ZooKeeperPlace};
 
 /// Where the admin HTTP server listens unless told otherwise.
 const ADMIN: &str = "127.0.0.1:8054";
@@ -24,7 +25,10 @@ const LISTEN_MAX: usize = 64;
 #[derive(Clone, Debug)]
 pub struct Config {
     pub listen: Vec<SocketAddr>,
+    /// Beside a coordination those that are asked until it has listed some.
     pub nodes: Vec<NodeSpec>,
+    /// Who lists the nodes, if anybody does.
+    pub coordination: Option<ZooKeeperPlace>,
     pub admin: SocketAddr,
     pub control: PathBuf,
     pub workers: usize,
@@ -71,6 +75,7 @@ pub struct Flags {
 #[serde(deny_unknown_fields, default)]
 struct File {
     front: FileFront,
+    coordination: Option<FileCoordination>,
     tcp: FileTcp,
     admin: FileAdmin,
 }
@@ -103,7 +108,8 @@ pub fn default_control() -> PathBuf {
 }
 
 fn convert(checks: &mut Checks, spec: File, flags: &Flags) -> Config {
-    let File { front, tcp, admin } = spec;
+    let File { front, coordination, tcp, admin } = spec;
+    let is_told = coordination.is_some();
     let listen = listen(checks, flags, front.listen);
     let admin_said = checks.pick("--admin", flags.admin.clone(), "admin.listen", admin.listen);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -113,7 +119,8 @@ fn convert(checks: &mut Checks, spec: File, flags: &Flags) -> Config {
     let shard = checks.pick("--shard", flags.shard, "front.shard", front.shard);
     let key_file = flags.shard_key_file.clone().or(front.shard_key_file);
     Config {
-        nodes: nodes(checks, flags, front.nodes, &listen),
+        nodes: nodes(checks, flags, front.nodes, &listen, is_told),
+        coordination: coordination.and_then(|said| place(checks, &said)),
         admin: checks.admin(admin_said, ADMIN, &listen),
         listen: listen.into_iter().map(|said| said.value).collect(),
         control: flags.control.clone().or(admin.control).unwrap_or_else(default_control),
@@ -154,20 +161,35 @@ fn listen(
     checks.addresses(said)
 }
 
+fn place(checks: &mut Checks, said: &FileCoordination) -> Option<ZooKeeperPlace> {
+    let problems = match ZooKeeperPlace::parse(said) {
+        Ok(place) => return Some(place),
+        Err(problems) => problems,
+    };
+    let problems: Vec<String> =
+        problems.into_iter().map(|problem| checks.place(&problem)).collect();
+    checks.problems.extend(problems);
+    None
+}
+
+/// The nodes by name; there must be some unless a coordination lists them.
 fn nodes(
     checks: &mut Checks,
     flags: &Flags,
     by_file: Option<Vec<String>>,
     listen: &[Said<SocketAddr>],
+    are_listed: bool,
 ) -> Vec<NodeSpec> {
     let by_flags = Some(flags.nodes.clone()).filter(|list| !list.is_empty());
     let said = checks.pick("--node", by_flags, "front.nodes", by_file);
     let Some(Said { place, value: texts }) = said.filter(|said| !said.value.is_empty()) else {
-        checks.problems.push(
-            "no nodes; accepted: --node NAME=ADDR:PORT, or `nodes = [\"NAME=ADDR:PORT\"]` under \
-             [front]"
-                .into(),
-        );
+        if !are_listed {
+            checks.problems.push(
+                "no nodes; accepted: --node NAME=ADDR:PORT, or `nodes = [\"NAME=ADDR:PORT\"]` \
+                 under [front], or a [coordination] that lists them"
+                    .into(),
+            );
+        }
         return Vec::new();
     };
     if texts.len() > NODES_MAX {
@@ -325,6 +347,32 @@ mod tests {
         check("[front]\nlissten = []\n", &["front.toml:2:1: unknown field `lissten`"]);
         let own = "[front]\nlisten = ['127.0.0.1:1']\nnodes = ['a=127.0.0.1:1']\n";
         check(own, &["a=127.0.0.1:1 is where this front listens"]);
+    }
+
+    #[test]
+    fn a_coordination_may_list_the_nodes() {
+        let zookeeper = "[coordination]\nkind = 'zookeeper'\nservers = ['zk.example:2181']\n";
+        let alone = format!("[front]\nlisten = ['127.0.0.1:1']\n{zookeeper}");
+        let config = read_text(&alone, Flags::default()).unwrap();
+        assert_eq!((config.nodes.len(), &*config.coordination.unwrap().root), (0, "/pharos"));
+        let config = read_text(&format!("{GOOD}{zookeeper}"), Flags::default()).unwrap();
+        assert_eq!((config.nodes.len(), config.coordination.is_some()), (1, true));
+        check(
+            "[front]\nnodes = ['x']\n[coordination]\nservers = ['x', 'a:1']\nroot = 'x'\n\
+             session_timeout_ms = 1\nrotate_hours = 1\n",
+            &[
+                "no address to take questions on",
+                "front.nodes: `x`: it has no name",
+                "coordination.kind: \"embedded\" cannot be followed from outside; accepted: \
+                 \"zookeeper\"",
+                "coordination.servers: \"x\" is no server",
+                "coordination.root: \"x\" is no path",
+                "coordination.session_timeout_ms: 1 is out of range",
+                "coordination.rotate_hours: only members have hash keys",
+            ],
+        );
+        check("[coordination]\nkind = 'etcd'\n", &["\"etcd\" cannot be followed"]);
+        check("[coordination]\nserver = []\n", &["front.toml:2:1: unknown field `server`"]);
     }
 
     #[test]

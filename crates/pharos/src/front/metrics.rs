@@ -45,6 +45,11 @@ pub fn render(front: &Front) -> String {
     let name = "pharos_front_tcp_untaken_total";
     page.head(name, "counter", "Connections that no node took.");
     page.line(name, &[], streams.untaken.load(Relaxed));
+    if let Some(observer) = &front.observer {
+        let name = "pharos_front_coordination_up";
+        page.head(name, "gauge", "0 while nobody tells which nodes there are.");
+        page.line(name, &[], u64::from(observer.is_reached()));
+    }
     page.head("pharos_front_panics_total", "counter", "Batches lost to a bug; please report.");
     page.line("pharos_front_panics_total", &[], sum(&|c| c.panics.get()));
     page.text()

@@ -5,7 +5,8 @@
 //! the question ([`message`]), so that an answer is only taken from the node
 //! that was asked and for what it was asked. Where a question goes is decided
 //! by [`choice`] from what [`board`] says about the nodes; [`probe`] keeps that
-//! up to date. Datagrams ([`udp`]) have threads of their own, which share
+//! up to date. Which nodes there are stands in a file, or [`members`] follows
+//! those of a cluster. Datagrams ([`udp`]) have threads of their own, which share
 //! nothing but the board; connections ([`tcp`]) are passed through.
 
 mod admin;
@@ -15,6 +16,7 @@ pub mod command;
 mod config;
 mod counters;
 mod lane;
+mod members;
 mod message;
 mod metrics;
 mod node;
@@ -23,6 +25,7 @@ mod probe;
 mod tcp;
 mod udp;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -31,6 +34,7 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
+use crate::coordination::Observer;
 use crate::fleet::Door;
 use crate::serve::Signals;
 use crate::sockets::{explain_bind, log_short_buffers};
@@ -50,9 +54,12 @@ struct Front {
     /// Of each thread.
     counters: Vec<Arc<Counters>>,
     probing: probe::Probing,
+    /// Who tells the nodes, if not the file alone.
+    observer: Option<Observer>,
 }
 
 impl Front {
+    /// Called on the tokio runtime.
     fn new(config: &Config) -> Arc<Self> {
         let board = Arc::new(Board::new(config.workers, config.sharding));
         Arc::new(Front {
@@ -60,13 +67,14 @@ impl Front {
             board,
             counters: (0..config.workers).map(|_| Arc::default()).collect(),
             probing: config.probing.clone(),
+            observer: config.coordination.as_ref().map(Observer::start),
         })
     }
 
     /// Makes `nodes` the ones that questions go to, and probes those that are
-    /// new.
-    fn set_nodes(&self, nodes: &[NodeSpec]) -> Result<(), String> {
-        for node in self.board.replace(nodes)? {
+    /// new. No new questions go to those whose names are in `parting`.
+    fn set_nodes(&self, nodes: &[NodeSpec], parting: &BTreeSet<String>) -> Result<(), String> {
+        for node in self.board.replace(nodes, parting)? {
             let probing = self.probing.clone();
             tokio::spawn(probe::watch(self.board.clone(), Arc::downgrade(&node), probing));
         }
@@ -97,14 +105,14 @@ pub fn run(flags: &Flags) -> Result<u8, String> {
     descriptors::provide_for(2 * config.tcp.connections_max + listeners + exits);
     let sockets = Sockets::bind(&config)?;
     sockets.announce();
-    let Sockets { workers, tcp, admin, .. } = sockets;
-    let front = Front::new(&config);
-    runtime.block_on(async { front.set_nodes(&config.nodes) })?;
+    let Sockets { workers, tcp, admin, addresses, .. } = sockets;
+    let front = runtime.block_on(async { Front::new(&config) });
+    runtime.block_on(find_nodes(&front, &config.nodes, addresses))?;
     let _control = runtime.block_on(admin::start(&front, admin, &config.control))?;
     let stop = Arc::new(AtomicBool::new(false));
     let threads = start_workers(&front, workers, &stop)?;
     start_connections(&front, &runtime, tcp)?;
-    say(format_args!("ready: {} nodes", config.nodes.len()));
+    say(format_args!("ready: {} nodes", front.board.table().nodes().count()));
     runtime.block_on(wait(&front, flags, &mut signals));
     stop.store(true, Ordering::Relaxed);
     for thread in threads {
@@ -112,6 +120,20 @@ pub fn run(flags: &Flags) -> Result<u8, String> {
     }
     runtime.shutdown_timeout(Duration::from_secs(1));
     Ok(0)
+}
+
+/// Begins with the nodes of the file, and goes on with those that the
+/// coordination lists.
+async fn find_nodes(
+    front: &Arc<Front>,
+    by_file: &[NodeSpec],
+    listen: Vec<SocketAddr>,
+) -> Result<(), String> {
+    front.set_nodes(by_file, &BTreeSet::new())?;
+    if let Some(observer) = &front.observer {
+        members::follow(front, observer, listen).await;
+    }
+    Ok(())
 }
 
 /// Waits for the signal to stop; meanwhile takes over the nodes of the file
@@ -123,13 +145,24 @@ async fn wait(front: &Front, flags: &Flags, signals: &mut Signals) {
             _ = signals.interrupt.recv() => return,
             _ = signals.hangup.recv() => {}
         }
-        let changed =
-            config::read(flags).and_then(|config| front.set_nodes(&config.nodes).map(|()| config));
-        match changed {
-            Ok(config) => tracing::info!(nodes = config.nodes.len(), "the nodes were read again"),
+        match read_nodes_again(front, flags) {
+            Ok(count) => tracing::info!(nodes = count, "the nodes were read again"),
             Err(problem) => tracing::error!("the nodes stay as they are: {problem}"),
         }
     }
+}
+
+/// Takes over the nodes of the file; says how many there are.
+fn read_nodes_again(front: &Front, flags: &Flags) -> Result<usize, String> {
+    let config = config::read(flags)?;
+    if front.observer.is_some() {
+        return Err("the coordination lists them; [coordination] is read at the start".into());
+    }
+    if config.coordination.is_some() {
+        return Err("[coordination] is read at the start; restart the front to use it".into());
+    }
+    front.set_nodes(&config.nodes, &BTreeSet::new())?;
+    Ok(config.nodes.len())
 }
 
 /// The sockets of a front.

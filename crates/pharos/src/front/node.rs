@@ -144,7 +144,10 @@ impl Health {
 pub struct Node {
     pub spec: NodeSpec,
     standing: AtomicU8,
-    draining: AtomicBool,
+    /// Drained at this front.
+    drained: AtomicBool,
+    /// Drained in its own cluster, or about to stop.
+    parting: AtomicBool,
     /// Wakes whoever probes it.
     pub wake: Notify,
     /// Of each thread.
@@ -167,7 +170,8 @@ impl Node {
         Node {
             spec,
             standing: AtomicU8::new(Standing::Up as u8),
-            draining: AtomicBool::new(false),
+            drained: AtomicBool::new(false),
+            parting: AtomicBool::new(false),
             wake: Notify::new(),
             udp: (0..threads).map(|_| NodeCounters::default()).collect(),
             tcp: Connections::default(),
@@ -188,12 +192,25 @@ impl Node {
         from != to && self.standing.compare_exchange(from as u8, to as u8, Relaxed, Relaxed).is_ok()
     }
 
+    /// True if it is drained, wherever that was said.
     pub fn is_draining(&self) -> bool {
-        self.draining.load(Relaxed)
+        self.is_drained() || self.is_parting()
     }
 
-    pub fn set_draining(&self, draining: bool) {
-        self.draining.store(draining, Relaxed);
+    pub fn is_drained(&self) -> bool {
+        self.drained.load(Relaxed)
+    }
+
+    pub fn set_drained(&self, drained: bool) {
+        self.drained.store(drained, Relaxed);
+    }
+
+    pub fn is_parting(&self) -> bool {
+        self.parting.load(Relaxed)
+    }
+
+    pub fn set_parting(&self, parting: bool) {
+        self.parting.store(parting, Relaxed);
     }
 
     /// True if new questions may go to it.

@@ -9,6 +9,7 @@ mod common;
 
 mod answers;
 mod coordination;
+mod front;
 mod hostile;
 mod nodes;
 mod operator;
