@@ -28,6 +28,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use base::Counter;
 use bytes::Bytes;
 use cache::Counts;
 use cache::cell::Flush;
@@ -78,6 +79,14 @@ pub struct CellHandle {
     /// Wakes the cell's thread.
     bell: Arc<OwnedFd>,
     pub counts: Arc<Counts>,
+    pub sent: Arc<SentFrames>,
+}
+
+/// Frames that a cell sent to other nodes, by the way they went.
+#[derive(Debug, Default)]
+pub struct SentFrames {
+    pub in_datagrams: Counter,
+    pub over_connections: Counter,
 }
 
 impl CellHandle {

@@ -10,7 +10,7 @@ use cache::{Bits, Cell, Moment};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Command, Node};
+use super::{Command, Node, SentFrames};
 use crate::metrics::Page;
 use crate::peers::Refusal;
 
@@ -236,8 +236,19 @@ pub async fn metrics(node: &Node, page: &mut Page) {
         &[],
         &upstream,
     );
+    sent_frames(page, node);
     refusals(page, node);
     upstream_servers(page, reports.iter().flatten().flat_map(|report| &report.upstreams));
+}
+
+/// How cells spoke to other nodes.
+fn sent_frames(page: &mut Page, node: &Node) {
+    let name = "pharos_cache_peer_frames_total";
+    page.head(name, "counter", "Frames sent to other nodes, by transport.");
+    let sum =
+        |of: fn(&SentFrames) -> u64| -> u64 { node.cells.iter().map(|cell| of(&cell.sent)).sum() };
+    page.line(name, &[("transport", "datagram")], sum(|sent| sent.in_datagrams.get()));
+    page.line(name, &[("transport", "connection")], sum(|sent| sent.over_connections.get()));
 }
 
 /// What was refused of those who say that they are peers.

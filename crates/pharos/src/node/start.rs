@@ -150,6 +150,7 @@ pub fn start(
             commands,
             bell: handle.bell.clone(),
             counts: handle.counts.clone(),
+            sent: handle.sent.clone(),
             counters: server.counters.add(Via::Udp),
             stream_counters: server.counters.add(Via::Tcp),
             outside: Outside::new(
@@ -185,7 +186,12 @@ fn open_cells(count: usize) -> Result<(Vec<CellHandle>, Vec<Receiver<Command>>),
         let (commands, receiver) = sync_channel(COMMANDS_MAX);
         let bell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
             .map_err(|error| format!("cannot start: {error}"))?;
-        cells.push(CellHandle { commands, bell: Arc::new(bell), counts: Arc::default() });
+        cells.push(CellHandle {
+            commands,
+            bell: Arc::new(bell),
+            counts: Arc::default(),
+            sent: Arc::default(),
+        });
         receivers.push(receiver);
     }
     Ok((cells, receivers))

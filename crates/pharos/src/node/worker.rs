@@ -30,7 +30,7 @@ use super::clerk::{Clerk, Client, Clock, Outcome, Rules};
 use super::peering::Outside;
 use super::ports::{PORTS, Ports};
 use super::report::{self, CellReport};
-use super::{Command, Routed};
+use super::{Command, Routed, SentFrames};
 use crate::config::PeerTransport;
 use crate::counters::Counters;
 use crate::peers::{NodeTag, Opener, Recipient, RefusalCounters, Sealer};
@@ -85,6 +85,7 @@ pub struct Start {
     pub commands: Receiver<Command>,
     pub bell: Arc<OwnedFd>,
     pub counts: Arc<Counts>,
+    pub sent: Arc<SentFrames>,
     pub counters: Arc<Counters>,
     /// The same for questions over connections.
     pub stream_counters: Arc<Counters>,
@@ -548,11 +549,19 @@ impl<'w> Desk<'w> {
     fn send_parcels(&mut self) {
         let unix_secs = Clock::at(self.now()).unix_secs;
         let is_streamed = self.start.transport == PeerTransport::Grpc;
+        let (outside, sent) = (&self.start.outside, &self.start.sent);
         for parcel in &self.clerk.effects.parcels {
-            let outside = &self.start.outside;
-            if (is_streamed || outside.is_own(parcel)) && outside.send(parcel) {
+            let is_own = outside.is_own(parcel);
+            if is_own && outside.send(parcel) {
                 continue;
             }
+            if is_streamed && !is_own {
+                // What a connection does not take is noticed by the silence:
+                // whoever wants no datagrams gets none.
+                sent.over_connections.add(u64::from(outside.send(parcel)));
+                continue;
+            }
+            sent.in_datagrams.add(u64::from(!is_own));
             let to = Recipient::cell(NodeTag::from_tag(parcel.to.node), parcel.to.cell);
             self.start.sealer.seal(to, unix_secs, &mut self.sealed, |out| {
                 out.extend_from_slice(&parcel.octets);
@@ -564,7 +573,7 @@ impl<'w> Desk<'w> {
             let _ = self.peer_outbox.send(self.start.peers.as_fd());
         }
         for parcel in &self.clerk.effects.bulky {
-            let _ = self.start.outside.send(parcel);
+            sent.over_connections.add(u64::from(outside.send(parcel) && !outside.is_own(parcel)));
         }
     }
 

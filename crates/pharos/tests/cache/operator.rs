@@ -1,12 +1,19 @@
 //! What operators do: flush, drain, bound, and get their files wrong.
 
+use std::net::{Ipv4Addr, UdpSocket};
 use std::process::Command;
+use std::time::Instant;
 
-use crate::common::{PHAROS, eventually};
-use crate::nodes::{Cluster, Recipe, check};
+use wire::rtype;
+
+use crate::common::{PATIENCE, PHAROS, eventually};
+use crate::nodes::{Cluster, Node, Recipe, check};
 use crate::owners::expect_asked_once;
-use crate::reply::ask_many;
+use crate::reply::{Reply, ask_many, ask_over_tcp, message};
 use crate::upstream::Upstream;
+
+/// The code of a refusal.
+const REFUSED: u16 = 5;
 
 fn names(of: &str, count: usize) -> impl Iterator<Item = String> + Clone {
     (0..count).map(move |number| format!("{of}{number}.test"))
@@ -148,6 +155,125 @@ fn the_budget_of_upstream_questions_is_kept_by_the_whole_cluster() {
     assert!(answered > 0 && refused > 0, "{answered} answered, {refused} refused");
     // An heir may have tried what its owner could not.
     assert!(cluster.event("upstream_over_budget") >= refused);
+}
+
+/// Whether a node suspects another.
+fn has_silent_peers(node: &Node) -> bool {
+    let members = node.members();
+    members["members"].as_array().unwrap().iter().any(|member| member["suspect"] == true)
+}
+
+#[test]
+fn nodes_that_want_no_datagrams_send_none() {
+    let upstream = Upstream::start();
+    let recipe = Recipe::of(&upstream).with("peer_transport = 'grpc'");
+    let cluster = Cluster::gossiping(3, recipe);
+    let silences = || cluster.event("upstream_hedged") + cluster.event("peer_silent");
+    let mut round = 0;
+    // Connections are made when they are first used, and nobody waits for them
+    // longer than for an owner that is silent.
+    eventually("nodes hear each other", || {
+        let before = silences();
+        round += 1;
+        ask_many(&cluster.doors(), names(&format!("first{round}-"), 60), 32, check);
+        silences() == before && cluster.nodes.iter().all(|node| !has_silent_peers(node))
+    });
+    let before = silences();
+    ask_many(&cluster.doors(), names("streamed", 300), 32, check);
+    // By other doors than the first time, so that others are asked.
+    let doors: Vec<_> = cluster.doors().into_iter().rev().collect();
+    ask_many(&doors, names("streamed", 300), 32, check);
+    let asked: usize = names("streamed", 300).map(|name| upstream.count(&name)).sum();
+    let again = (silences() - before) as usize;
+    assert!((300..=300 + again).contains(&asked), "{asked} questions, {again} silences");
+    assert!(cluster.event("remote_hits") > 0 && cluster.event("puts_taken") > 0);
+    for node in &cluster.nodes {
+        let sent = |transport: &str| {
+            node.metric(&format!("pharos_cache_peer_frames_total{{transport=\"{transport}\"}}"))
+        };
+        assert_eq!(sent("datagram"), 0, "{}", node.name);
+        assert!(sent("connection") > 0, "{}", node.name);
+    }
+}
+
+#[test]
+fn a_bounded_ring_finds_the_same_owners_everywhere() {
+    let upstream = Upstream::start();
+    let recipe = Recipe::of(&upstream).with("placement = 'bounded-ring'");
+    let cluster = Cluster::gossiping(4, recipe);
+    let mut first = std::collections::BTreeSet::new();
+    for name in names("ring", 20) {
+        let owners = cluster.owners(&name);
+        assert_eq!(owners.len(), 2);
+        for node in &cluster.nodes {
+            let said = node.tool(&["owner", &name]);
+            let said: Vec<&str> = said["owners"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|owner| owner["name"].as_str().unwrap())
+                .collect();
+            assert_eq!(said, owners, "{name} at {}", node.name);
+        }
+        first.insert(owners[0].clone());
+    }
+    assert!(first.len() > 1, "all names have one owner: {first:?}");
+    ask_many(&cluster.doors(), names("ring", 300), 32, check);
+    let doors: Vec<_> = cluster.doors().into_iter().rev().collect();
+    ask_many(&doors, names("ring", 300), 32, check);
+    expect_asked_once(&cluster, &upstream, 300);
+}
+
+/// Asks for a name from an address, `count` times, one after the other; counts
+/// the answers and the refusals.
+fn ask_from(from: [u8; 4], node: &Node, count: usize) -> (usize, usize) {
+    let socket = UdpSocket::bind((Ipv4Addr::from(from), 0)).unwrap();
+    socket.connect(node.dns).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let (mut answered, mut refused) = (0, 0);
+    for _ in 0..count {
+        socket.send(&message("often.test", rtype::A, Some(1232))).unwrap();
+        let mut octets = [0; 512];
+        let len = socket.recv(&mut octets).expect("a reply");
+        let reply = Reply::read(&octets[..len]);
+        match reply.code() {
+            0 => answered += 1,
+            code => {
+                assert_eq!((code, reply.error(), reply.answers.len()), (REFUSED, Some(0), 0));
+                refused += 1;
+            }
+        }
+    }
+    (answered, refused)
+}
+
+#[test]
+fn a_client_that_asks_too_often_is_refused_and_no_other_pays_for_it() {
+    const RATE: usize = 50;
+    let upstream = Upstream::start();
+    let cluster = Cluster::alone(Recipe::of(&upstream).with(&format!("client_rate = {RATE}")));
+    let node = &cluster.nodes[0];
+    let started = Instant::now();
+    let (answered, refused) = ask_from([127, 0, 0, 1], node, 1000);
+    // What a second saved up, and what the time that it took allows, at both
+    // cells.
+    let allowed = RATE as f64 * (1.0 + started.elapsed().as_secs_f64()) + 2.0;
+    assert!(answered > 0 && answered as f64 <= allowed, "{answered} answered, {allowed} allowed");
+    assert!(refused > 0);
+    assert_eq!(cluster.event("too_often"), refused as u64);
+    assert_eq!(ask_from([127, 0, 0, 2], node, 10), (10, 0));
+    assert_eq!(cluster.event("too_often"), refused as u64);
+    // Connections have no other rate.
+    let mut over_tcp = 0;
+    while over_tcp < 1000 {
+        let reply = ask_over_tcp(node.dns, &message("often.test", rtype::A, Some(1232)));
+        over_tcp += 1;
+        if reply.code() == REFUSED {
+            break;
+        }
+        assert_eq!(reply.code(), 0);
+    }
+    assert_eq!(cluster.event("too_often"), refused as u64 + 1, "after {over_tcp} connections");
 }
 
 #[test]
