@@ -129,7 +129,10 @@ async fn find_nodes(
     by_file: &[NodeSpec],
     listen: Vec<SocketAddr>,
 ) -> Result<(), String> {
-    front.set_nodes(by_file, &BTreeSet::new())?;
+    // None is no error while they are still to be listed.
+    if !by_file.is_empty() {
+        front.set_nodes(by_file, &BTreeSet::new())?;
+    }
     if let Some(observer) = &front.observer {
         members::follow(front, observer, listen).await;
     }
