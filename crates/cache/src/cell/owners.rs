@@ -225,7 +225,7 @@ impl Cell {
             self.counts.peer_silent.add(1);
             // A cell of this very node is there, or the node is not.
             let is_own = own.peer == self.head.from;
-            if !is_own && self.peers.by_hash(own.peer).is_some_and(|peer| peer.note_silence()) {
+            if !is_own && self.peers.by_hash(own.peer).is_some_and(|peer| peer.note_silence(now)) {
                 self.start_probing(now + PROBE_EVERY);
             }
         }

@@ -11,9 +11,12 @@ use std::time::Duration;
 use cluster::View;
 
 use crate::peer::CellAddress;
+use crate::time::Moment;
 
 /// Questions without a word, one after the other, until a member is suspected.
 const SILENT_MAX: u32 = 3;
+/// How long a member that is suspected has said nothing at all.
+const QUIET_MIN: Duration = Duration::from_millis(20);
 /// How often a suspected member is probed.
 pub(super) const PROBE_EVERY: Duration = Duration::from_millis(100);
 /// Bounds of the time that a member has for its first word.
@@ -32,6 +35,8 @@ pub(super) struct Peer {
     pub outstanding: u32,
     pub is_suspect: bool,
     silent: u32,
+    /// When it last said something.
+    heard: Moment,
     /// Smoothed time to its first word, and its spread.
     rtt_us: Option<(f32, f32)>,
 }
@@ -71,15 +76,18 @@ impl Peer {
     }
 
     /// It said something, whatever.
-    pub fn note_life(&mut self) {
+    pub fn note_life(&mut self, now: Moment) {
         self.silent = 0;
         self.is_suspect = false;
+        self.heard = now;
     }
 
-    /// It said nothing in time; true if it is suspected from now on.
-    pub fn note_silence(&mut self) -> bool {
+    /// It said nothing in time; true if it is suspected from now on. One that
+    /// has just spoken is slow: all questions of a frame are late together.
+    pub fn note_silence(&mut self, now: Moment) -> bool {
         self.silent += 1;
-        let is_new = !self.is_suspect && self.silent >= SILENT_MAX;
+        let is_quiet = now.since(self.heard) >= QUIET_MIN;
+        let is_new = !self.is_suspect && self.silent >= SILENT_MAX && is_quiet;
         self.is_suspect |= is_new;
         is_new
     }
@@ -116,6 +124,7 @@ impl Peers {
                     // Its former self may have been silent because it was dead.
                     is_suspect: is_same && was.as_ref().is_some_and(|was| was.is_suspect),
                     silent: 0,
+                    heard: was.as_ref().map_or(Moment(0), |was| was.heard),
                     rtt_us: was.filter(|_| is_same).and_then(|was| was.rtt_us),
                 }
             })

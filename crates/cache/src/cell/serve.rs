@@ -36,7 +36,7 @@ impl Cell {
             self.counts.peer_disagreed.add(1);
         }
         if let Some(peer) = self.peers.by_hash(head.from) {
-            peer.note_life();
+            peer.note_life(now);
         }
         let from = CellAddress { node: head.from, address: source, cell };
         let agrees = head.tag == self.head.tag;
