@@ -292,9 +292,10 @@ pub struct JoinPoint {
 }
 
 impl Joining {
-    /// Of the worst tenth of a second.
+    /// Of the worst tenth of a second from the join on.
     pub fn missed_percent_max(&self) -> f64 {
-        self.points.iter().map(|point| point.missed_percent).fold(0.0, f64::max)
+        let since = self.points.iter().filter(|point| point.at_secs >= self.joined_secs);
+        since.map(|point| point.missed_percent).fold(0.0, f64::max)
     }
 }
 
