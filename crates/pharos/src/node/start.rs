@@ -1,7 +1,8 @@
 //! Starting a node, and stopping it without losing what it knows.
 
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -31,6 +32,7 @@ use crate::random;
 use crate::serve::Server;
 use crate::sockets::CacheSockets;
 use crate::tcp::TcpServer;
+use crate::udp::Listener;
 
 /// How long a node that starts waits until it knows the others.
 const JOINING_MAX: Duration = Duration::from_secs(1);
@@ -64,15 +66,7 @@ pub fn start(
         Some(path) => ClusterKey::read(path)?,
         None => ClusterKey::draw(),
     };
-    let own = Member {
-        name: own_config.name.clone(),
-        datacenter: own_config.datacenter.clone(),
-        incarnation: coordination::incarnation(),
-        peer: own_config.peer_advertise.unwrap_or(peer_address),
-        listen: addresses,
-        cells: own_config.workers as u8,
-        standing: Standing::Serving,
-    };
+    let own = own_member(own_config, peer_address, addresses);
     let session = u64::from_ne_bytes(random::octets());
     let mut refusals: Vec<Arc<RefusalCounters>> =
         (0..own_config.workers).map(|_| Arc::default()).collect();
@@ -82,12 +76,7 @@ pub fn start(
         refusals.push(socket.refused());
         Ok(socket)
     })?;
-    if own_config.peer_listen.is_some() && own_config.coordination.is_alone() {
-        tracing::warn!(
-            "coordination.servers names nobody, so this node stays alone although it has a \
-             peer_listen; name the peer_listen of one or more nodes of the cluster"
-        );
-    }
+    warn_of_loneliness(own_config);
     let routings = Routings {
         placement: own_config.placement,
         replicas: own_config.replicas,
@@ -124,20 +113,94 @@ pub fn start(
         // It ends with the runtime.
         runtime.spawn(peers.run(listener, std::future::pending()));
     }
-    let (mut threads, mut openings) = (Vec::new(), Vec::new());
-    for (number, (peers, commands)) in peers.into_iter().zip(commands).enumerate() {
-        let (open, opening) = sync_channel(1);
-        openings.push(open);
+    let context = Context { server, config, own_config, key: &key, session, runtime, stop };
+    let (threads, openings) = context.start_cells(&node, peers, commands)?;
+    if !own_config.coordination.is_alone() {
+        runtime.block_on(node.join());
+    }
+    for (open, listeners) in openings.iter().zip(datagrams.open(own_config.workers)?) {
+        let _ = open.send(listeners);
+    }
+    node.cells.iter().for_each(CellHandle::wake);
+    let answerer = CacheAnswerer::new(node.clone(), own_config.allow.clone(), &server.counters);
+    take_connections(answerer, config, tcp)?;
+    Ok(Running { node, threads })
+}
+
+/// This node as the others are to know it.
+fn own_member(config: &CacheConfig, peer: SocketAddr, listen: Vec<SocketAddr>) -> Member {
+    Member {
+        name: config.name.clone(),
+        datacenter: config.datacenter.clone(),
+        incarnation: coordination::incarnation(),
+        peer: config.peer_advertise.unwrap_or(peer),
+        listen,
+        cells: config.workers as u8,
+        standing: Standing::Serving,
+    }
+}
+
+fn warn_of_loneliness(config: &CacheConfig) {
+    if config.peer_listen.is_some() && config.coordination.is_alone() {
+        tracing::warn!(
+            "coordination.servers names nobody, so this node stays alone although it has a \
+             peer_listen; name the peer_listen of one or more nodes of the cluster"
+        );
+    }
+}
+
+/// What all cells of a node start with.
+struct Context<'a> {
+    server: &'a Server,
+    config: &'a Config,
+    own_config: &'a CacheConfig,
+    key: &'a ClusterKey,
+    session: u64,
+    runtime: &'a Runtime,
+    stop: &'a Arc<AtomicBool>,
+}
+
+/// Where a cell gets the sockets of its clients.
+type Opening = SyncSender<Vec<Listener>>;
+
+impl Context<'_> {
+    /// Starts the threads of all cells; they serve other cells at once, and
+    /// clients when they are given the sockets.
+    fn start_cells(
+        &self,
+        node: &Arc<Node>,
+        peers: Vec<UdpSocket>,
+        commands: Vec<Receiver<Command>>,
+    ) -> Result<(Vec<JoinHandle<()>>, Vec<Opening>), String> {
+        let (mut threads, mut openings) = (Vec::new(), Vec::new());
+        for (number, (peers, commands)) in peers.into_iter().zip(commands).enumerate() {
+            let (open, opening) = sync_channel(1);
+            openings.push(open);
+            threads.push(spawn(self.cell(node, number, peers, commands, opening))?);
+        }
+        Ok((threads, openings))
+    }
+
+    /// What one cell starts with.
+    fn cell(
+        &self,
+        node: &Arc<Node>,
+        number: usize,
+        peers: UdpSocket,
+        commands: Receiver<Command>,
+        opening: Receiver<Vec<Listener>>,
+    ) -> Start {
+        let Context { server, config, own_config, key, session, runtime, stop } = *self;
         let cell = number as u8;
         let handle = &node.cells[number];
         let recipient = Recipient::cell(NodeTag::of(&node.own.name), cell);
-        let start = Start {
+        Start {
             cell: cell_config(config, own_config, cell),
             listeners: Vec::new(),
             opening,
             peers,
-            sealer: Sealer::new(&key, session, cell),
-            opener: Opener::new(&key, recipient, session),
+            sealer: Sealer::new(key, session, cell),
+            opener: Opener::new(key, recipient, session),
             refusals: node.refusals[number].clone(),
             doorkeeper: Doorkeeper::new(
                 own_config.allow.clone(),
@@ -163,19 +226,8 @@ pub fn start(
             ),
             transport: own_config.transport,
             stop: stop.clone(),
-        };
-        threads.push(spawn(start)?);
+        }
     }
-    if !own_config.coordination.is_alone() {
-        runtime.block_on(node.join());
-    }
-    for (open, listeners) in openings.iter().zip(datagrams.open(own_config.workers)?) {
-        let _ = open.send(listeners);
-    }
-    node.cells.iter().for_each(CellHandle::wake);
-    let answerer = CacheAnswerer::new(node.clone(), own_config.allow.clone(), &server.counters);
-    take_connections(answerer, config, tcp)?;
-    Ok(Running { node, threads })
 }
 
 /// The ways to `count` cells, and their ends.
