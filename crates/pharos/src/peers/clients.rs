@@ -1,5 +1,6 @@
 //! What a node asks other members over connections: a client for each, which
-//! connects when it is first used, and again after it was cut off.
+//! connects as soon as the member is known, and after it was cut off when it is
+//! next used.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -183,7 +184,7 @@ impl PeerClients {
         self.peers.read().unwrap_or_else(PoisonError::into_inner).get(node).cloned()
     }
 
-    /// A client for a member. Nothing is connected yet.
+    /// A client for a member, which begins to connect.
     fn open(&self, member: &Member) -> Arc<Peer> {
         let _inside = self.runtime.enter();
         let channel = channel(member, self.tls.clone());
@@ -264,10 +265,12 @@ struct Pump {
 }
 
 impl Pump {
-    /// Runs until the outbox is closed.
+    /// Runs until the outbox is closed. It begins before there is a message, so
+    /// that the first one does not wait for handshakes: who asked would take
+    /// that time for silence.
     async fn run(self) {
         let mut failures = 0;
-        while self.outbox.wait().await {
+        loop {
             let started = Instant::now();
             if let Err(status) = self.exchange().await {
                 tracing::debug!(node = %self.node, %status, "messages to a peer broke off");
@@ -279,6 +282,9 @@ impl Pump {
             }
             sleep(backoff(failures, random::octets())).await;
             failures = failures.saturating_add(1);
+            if !self.outbox.wait().await {
+                return;
+            }
         }
     }
 

@@ -183,6 +183,22 @@ impl Cluster {
     pub fn event(&self, event: &str) -> u64 {
         self.nodes.iter().map(|node| node.event(event)).sum()
     }
+
+    /// How often an owner or a server upstream seemed silent. On a busy machine
+    /// they do: then somebody else is asked, and upstream may be once more.
+    pub fn silences(&self) -> usize {
+        (self.event("upstream_hedged") + self.event("peer_silent")) as usize
+    }
+
+    /// Expects that upstream was asked so many questions, silences aside.
+    #[track_caller]
+    pub fn expect_asked(&self, asked: usize, expected: usize, what: &str) {
+        let again = self.silences();
+        assert!(
+            (expected..=expected + again).contains(&asked),
+            "{what}: {asked} questions where {expected} were expected, {again} silences"
+        );
+    }
 }
 
 fn home_with_key() -> TempDir {

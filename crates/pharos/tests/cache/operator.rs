@@ -29,9 +29,13 @@ fn a_flush_is_acknowledged_by_every_node_and_holds_at_once() {
             all.iter().for_each(|name| node.expect(name));
         }
     };
-    let counts = || all.map(|name| upstream.count(name));
+    let expect_counts = |expected: [usize; 4], what: &str| {
+        for (name, expected) in all.iter().zip(expected) {
+            cluster.expect_asked(upstream.count(name), expected, &format!("{name}, {what}"));
+        }
+    };
     ask_all();
-    assert_eq!(counts(), [1, 1, 1, 1]);
+    expect_counts([1, 1, 1, 1], "first");
 
     let check_told = |told: &serde_json::Value| {
         assert_eq!(told["done"], true, "{told}");
@@ -42,10 +46,10 @@ fn a_flush_is_acknowledged_by_every_node_and_holds_at_once() {
     };
     check_told(&cluster.nodes[2].tool(&["flush", "Shop.test"]));
     ask_all();
-    assert_eq!(counts(), [2, 1, 1, 1], "the name alone");
+    expect_counts([2, 1, 1, 1], "the name alone flushed");
     check_told(&cluster.nodes[1].tool(&["flush", "shop.test", "--subtree"]));
     ask_all();
-    assert_eq!(counts(), [3, 2, 2, 1], "and all below it, but no other");
+    expect_counts([3, 2, 2, 1], "and all below it, but no other");
 }
 
 #[test]
@@ -168,23 +172,22 @@ fn nodes_that_want_no_datagrams_send_none() {
     let upstream = Upstream::start();
     let recipe = Recipe::of(&upstream).with("peer_transport = 'grpc'");
     let cluster = Cluster::gossiping(3, recipe);
-    let silences = || cluster.event("upstream_hedged") + cluster.event("peer_silent");
     let mut round = 0;
-    // Connections are made when they are first used, and nobody waits for them
-    // longer than for an owner that is silent.
+    // Connections are made as soon as members know each other, and nobody waits
+    // for them longer than for an owner that is silent.
     eventually("nodes hear each other", || {
-        let before = silences();
+        let before = cluster.silences();
         round += 1;
         ask_many(&cluster.doors(), names(&format!("first{round}-"), 60), 32, check);
-        silences() == before && cluster.nodes.iter().all(|node| !has_silent_peers(node))
+        cluster.silences() == before && cluster.nodes.iter().all(|node| !has_silent_peers(node))
     });
-    let before = silences();
+    let before = cluster.silences();
     ask_many(&cluster.doors(), names("streamed", 300), 32, check);
     // By other doors than the first time, so that others are asked.
     let doors: Vec<_> = cluster.doors().into_iter().rev().collect();
     ask_many(&doors, names("streamed", 300), 32, check);
     let asked: usize = names("streamed", 300).map(|name| upstream.count(&name)).sum();
-    let again = (silences() - before) as usize;
+    let again = cluster.silences() - before;
     assert!((300..=300 + again).contains(&asked), "{asked} questions, {again} silences");
     assert!(cluster.event("remote_hits") > 0 && cluster.event("puts_taken") > 0);
     for node in &cluster.nodes {
