@@ -130,7 +130,7 @@ pub struct Cell {
     is_probing: bool,
     previous: Vec<Previous>,
     /// How the others routed before this node joined them.
-    without_us: Option<Previous>,
+    without_us: Vec<Previous>,
     /// Until then a newcomer may not have heard of all the others.
     learns_until: Moment,
     handover: Option<HandoverJob>,
@@ -180,7 +180,7 @@ impl Cell {
             peers: Peers::default(),
             is_probing: false,
             previous: Vec::new(),
-            without_us: None,
+            without_us: Vec::new(),
             learns_until: Moment(0),
             handover: None,
             timers: BinaryHeap::new(),

@@ -80,10 +80,18 @@ impl Cell {
     }
 
     /// Tells a cell that is new in its cluster how the others route without
-    /// it: until it was handed what it owns now, they are asked. A newcomer may
-    /// learn of them one by one, so that its own former routings say little.
-    pub fn set_routing_without_us(&mut self, now: Moment, routing: Arc<Routing>) {
-        self.without_us = Some(Previous { routing, until: now + WARM_VIEW });
+    /// it, and did under the key before: until it was handed what it owns now,
+    /// they are asked. A newcomer may learn of them one by one, so that its own
+    /// former routings say little.
+    pub fn set_routing_without_us(
+        &mut self,
+        now: Moment,
+        routing: Arc<Routing>,
+        under_former_key: Option<Arc<Routing>>,
+    ) {
+        let current = Previous { routing, until: now + WARM_VIEW };
+        let former = under_former_key.map(|routing| Previous { routing, until: now + WARM_KEY });
+        self.without_us = std::iter::once(current).chain(former).collect();
         self.learns_until = now + LEARNING;
     }
 

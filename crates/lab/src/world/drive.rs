@@ -82,7 +82,9 @@ impl World {
         if node.began_alone
             && let Some(others) = self.service.without(&told, &node.name)
         {
-            running.cell.set_routing_without_us(moment, others);
+            let before = self.service.told_before();
+            let before = before.and_then(|before| self.service.without(&before, &node.name));
+            running.cell.set_routing_without_us(moment, others, before);
         }
         // Who is a member is asked.
         let is_member = told.routing.index_of(&node.name).is_some();

@@ -23,7 +23,14 @@ pub struct Routed {
     /// then: entries that nobody asked for since are still where they were.
     pub before: Option<Arc<Routing>>,
     /// How the others route without this node, while it is new among them.
-    pub without_us: Option<Arc<Routing>>,
+    pub without_us: Option<WithoutUs>,
+}
+
+/// The others alone, under the key and under the one before.
+#[derive(Clone, Debug)]
+pub struct WithoutUs {
+    pub now: Arc<Routing>,
+    pub before: Option<Arc<Routing>>,
 }
 
 /// How routings are made.
@@ -46,7 +53,10 @@ impl Routings {
         Routed {
             now: Arc::new(self.under(view.clone(), current)),
             before: previous.map(|epoch| Arc::new(self.under(view, epoch))),
-            without_us: others.map(|view| Arc::new(self.under(view, current))),
+            without_us: others.map(|view| WithoutUs {
+                now: Arc::new(self.under(view.clone(), current)),
+                before: previous.map(|epoch| Arc::new(self.under(view, epoch))),
+            }),
         }
     }
 

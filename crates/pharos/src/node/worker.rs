@@ -166,7 +166,8 @@ impl<'w> Desk<'w> {
         let first = routed.before.as_ref().unwrap_or(&routed.now).clone();
         let mut cell = Cell::new(config, first, start.counts.clone());
         if let Some(others) = &routed.without_us {
-            cell.set_routing_without_us(moment(started), others.clone());
+            let (now, before) = (others.now.clone(), others.before.clone());
+            cell.set_routing_without_us(moment(started), now, before);
         }
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let watch = |socket: &dyn AsFd, token: u64| {
@@ -282,7 +283,8 @@ impl<'w> Desk<'w> {
         }
         self.clerk.cell.set_routing(now, routed.now.clone());
         if let Some(others) = &routed.without_us {
-            self.clerk.cell.set_routing_without_us(now, others.clone());
+            let (routing, before) = (others.now.clone(), others.before.clone());
+            self.clerk.cell.set_routing_without_us(now, routing, before);
         }
     }
 
