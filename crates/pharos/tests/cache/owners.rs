@@ -22,7 +22,8 @@ pub fn settle(cluster: &Cluster) {
 /// Expects that `count` names were asked for upstream, each of them once.
 pub fn expect_asked_once(cluster: &Cluster, upstream: &Upstream, count: usize) {
     let (names, questions) = upstream.totals();
-    println!("{questions} questions for {names} names");
+    let (hedged, silent) = (cluster.event("upstream_hedged"), cluster.event("peer_silent"));
+    println!("{questions} questions for {names} names; {hedged} hedged, {silent} silent");
     assert_eq!(names, count);
     cluster.expect_asked(questions, count, "each name once");
 }
@@ -58,7 +59,7 @@ fn unique_questions_are_asked_upstream_once_each() {
     let upstream = Upstream::start();
     let cluster = Cluster::gossiping(4, Recipe::of(&upstream));
     let mut seen = 0;
-    ask_many(&cluster.doors(), names("unique", UNIQUE_NAMES), 64, |name, reply| {
+    ask_many(&cluster.doors(), names("unique", UNIQUE_NAMES), 16, |name, reply| {
         check(name, reply);
         seen += 1;
     });
