@@ -59,7 +59,7 @@ fn unique_questions_are_asked_upstream_once_each() {
     let upstream = Upstream::start();
     let cluster = Cluster::gossiping(4, Recipe::of(&upstream));
     let mut seen = 0;
-    ask_many(&cluster.doors(), names("unique", UNIQUE_NAMES), 16, |name, reply| {
+    ask_many(&cluster.doors(), names("unique", UNIQUE_NAMES), 64, |name, reply| {
         check(name, reply);
         seen += 1;
     });
