@@ -24,6 +24,8 @@ mod peers;
 mod pending;
 mod reply;
 mod resolve;
+#[cfg(test)]
+mod scene;
 mod serve;
 mod warm;
 
@@ -49,7 +51,7 @@ pub use effects::{Asker, Datagram, Effects, Flushed, Handover, Parcel, Reply, St
 pub use flush::Flush;
 use flush::Flushes;
 use hot::HotKeys;
-use owners::Request;
+use owners::{HEDGES_MAX, Request};
 pub use peers::PeerReport;
 use peers::Peers;
 use pending::Pendings;
@@ -188,7 +190,7 @@ impl Cell {
             hot: HotKeys::default(),
             busy: vec![0; SOURCES].into(),
             renewals: vec![(0, Moment(0)); RENEWALS].into(),
-            hedges: 0.0,
+            hedges: HEDGES_MAX,
             scratch: Vec::new(),
             routing: routing.clone(),
             config,

@@ -14,19 +14,21 @@ use crate::time::Moment;
 
 /// How long a cell that is at work on a question may be silent about it.
 const SILENCE_MAX: Duration = Duration::from_millis(120);
+/// How often one that has not said a word about a question is asked again.
+const REPEAT_EVERY: Duration = Duration::from_millis(25);
 /// Of the questions asked of owners, the part that may be asked of another one
 /// because the first is slow: hedging must not double the load of a cluster
 /// that is slow because it is loaded.
 const HEDGE_PART: f32 = 0.05;
 /// Hedges that may be saved up.
-const HEDGES_MAX: f32 = 64.0;
+pub(super) const HEDGES_MAX: f32 = 64.0;
 
 /// A question that another cell was asked.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     pub pending: Id,
-    /// Whom, by the hash of its name.
-    pub peer: u64,
+    /// Whom.
+    pub to: CellAddress,
     pub asked: Moment,
     /// It said that it is at work.
     pub is_working: bool,
@@ -79,13 +81,12 @@ impl Cell {
     fn ask_next_owner(&mut self, now: Moment, id: Id, asked: u32, effects: &mut Effects) {
         let Some(pending) = self.pendings.get(id) else { return };
         let slot = self.routing.slot(&pending.question);
-        let manner = if pending.is_refresh { Manner::Refresh } else { Manner::Resolve };
+        let manner = pending.manner();
+        if asked != 0 && now < pending.started + SILENCE_MAX && self.is_somebody_at_it(id) {
+            return self.remind(now, id, asked, effects);
+        }
         let Some((rank, target)) = self.next_owner(slot, asked) else {
-            let waits_until = pending.started + SILENCE_MAX;
-            return match now < waits_until && self.is_somebody_at_it(id) {
-                true => self.wait_until(id, waits_until),
-                false => self.go_upstream(now, id, effects),
-            };
+            return self.go_upstream(now, id, effects);
         };
         if asked != 0 {
             if !self.may_hedge(id) {
@@ -125,13 +126,64 @@ impl Cell {
         rank.map(|rank| (rank, self.target(owners[rank], slot)))
     }
 
-    /// True if a cell that was asked has not answered yet, but its node is
-    /// there as far as anybody knows. It is slow, and so would upstream be.
+    /// Bears with an owner that has not said a word yet, but is there as far as
+    /// anybody knows. It may not have got its core for a while, and will ask
+    /// upstream when it has: nobody else may do so meanwhile. What can be done
+    /// is to ask it again, since the question may be lost, and to look whether
+    /// the next owner knows the answer.
+    fn remind(&mut self, now: Moment, id: Id, asked: u32, effects: &mut Effects) {
+        let Some(pending) = self.pendings.get(id) else { return };
+        let next_step = (now + REPEAT_EVERY).min(pending.started + SILENCE_MAX);
+        // Nobody waits for what is only renewed.
+        if !pending.is_refresh && self.may_hedge(id) {
+            self.counts.peer_hedged.add(1);
+            self.repeat(id, effects);
+            self.peek_at_next_owner(now, id, asked, effects);
+        }
+        if let Some(pending) = self.pendings.get_mut(id) {
+            pending.step_at = next_step;
+        }
+    }
+
+    /// Asks those who were asked to resolve a question once more.
+    fn repeat(&mut self, id: Id, effects: &mut Effects) {
+        let Some(pending) = self.pendings.get(id) else { return };
+        for request in pending.requests.into_iter().flatten() {
+            let Some(own) = self.requests.get(request).filter(|own| !own.is_peek) else { continue };
+            let message = Message::Lookup {
+                request: request.token(),
+                manner: pending.manner(),
+                question: pending.question(),
+            };
+            effects.say(self.head, own.to, &message);
+        }
+    }
+
+    /// Asks the next owner what it knows, unless it owes that answer already.
+    fn peek_at_next_owner(&mut self, now: Moment, id: Id, asked: u32, effects: &mut Effects) {
+        let Some(pending) = self.pendings.get(id) else { return };
+        let mut open = pending.requests.iter().flatten().filter_map(|id| self.requests.get(*id));
+        if open.any(|own| own.is_peek) {
+            return;
+        }
+        let slot = self.routing.slot(&pending.question);
+        // What is known here was looked at first of all.
+        let next = self.next_owner(slot, asked).filter(|(_, target)| !self.is_here(*target));
+        if let Some((_, target)) = next {
+            self.ask_cell(now, id, target, Manner::Peek, effects);
+        }
+    }
+
+    /// True if a cell that was asked to resolve a question has not answered
+    /// yet, but its node is there as far as anybody knows.
     fn is_somebody_at_it(&mut self, id: Id) -> bool {
         let requests = self.pendings.get(id).map_or([None; ASKED_MAX], |own| own.requests);
-        let peers = requests.map(|id| id.and_then(|id| self.requests.get(id)).map(|own| own.peer));
+        let resolvers = requests.map(|id| {
+            let own = id.and_then(|id| self.requests.get(id));
+            own.filter(|own| !own.is_peek).map(|own| own.to.node)
+        });
         let is_there = |hash: u64| self.peers.by_hash(hash).is_some_and(|peer| !peer.is_suspect);
-        peers.into_iter().flatten().any(is_there)
+        resolvers.into_iter().flatten().any(is_there)
     }
 
     /// True if a question may be asked once more although the first owner may
@@ -145,12 +197,6 @@ impl Cell {
             self.hedges -= 1.0;
         }
         may
-    }
-
-    fn wait_until(&mut self, id: Id, moment: Moment) {
-        if let Some(pending) = self.pendings.get_mut(id) {
-            pending.step_at = moment;
-        }
     }
 
     fn wait_longer(&mut self, now: Moment, id: Id) {
@@ -174,9 +220,9 @@ impl Cell {
         effects: &mut Effects,
     ) {
         let peer = self.peers.get(target.member);
-        let (hash, to, patience) = (peer.hash, peer.cell(target.cell), peer.patience());
+        let (to, patience) = (peer.cell(target.cell), peer.patience());
         let is_peek = manner == Manner::Peek;
-        let request = Request { pending: id, peer: hash, asked: now, is_working: false, is_peek };
+        let request = Request { pending: id, to, asked: now, is_working: false, is_peek };
         let request = self.requests.add(request);
         let Some(pending) = self.pendings.get_mut(id) else { return };
         let Some(free) = pending.requests.iter_mut().find(|own| own.is_none()) else {
@@ -189,14 +235,14 @@ impl Cell {
         let message =
             Message::Lookup { request: request.token(), manner, question: pending.question() };
         effects.say(self.head, to, &message);
-        self.peers.owe(hash, true);
+        self.peers.owe(to.node, true);
         self.counts.peer_asked.add(1);
     }
 
     /// Forgets a question that another cell was asked.
     pub(super) fn end_request(&mut self, request: Id) {
         if let Some(request) = self.requests.remove(request) {
-            self.peers.owe(request.peer, false);
+            self.peers.owe(request.to.node, false);
         }
     }
 
@@ -224,8 +270,9 @@ impl Cell {
             let Some(own) = self.requests.get(request).copied() else { continue };
             self.counts.peer_silent.add(1);
             // A cell of this very node is there, or the node is not.
-            let is_own = own.peer == self.head.from;
-            if !is_own && self.peers.by_hash(own.peer).is_some_and(|peer| peer.note_silence(now)) {
+            let is_own = own.to.node == self.head.from;
+            if !is_own && self.peers.by_hash(own.to.node).is_some_and(|peer| peer.note_silence(now))
+            {
                 self.start_probing(now + PROBE_EVERY);
             }
         }
@@ -268,3 +315,6 @@ impl Cell {
         owners.iter().any(|&member| self.is_here(self.target(member, slot)))
     }
 }
+
+#[cfg(test)]
+mod tests;

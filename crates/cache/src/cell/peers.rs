@@ -15,8 +15,10 @@ use crate::time::Moment;
 
 /// Questions without a word, one after the other, until a member is suspected.
 const SILENT_MAX: u32 = 3;
-/// How long a member that is suspected has said nothing at all.
-const QUIET_MIN: Duration = Duration::from_millis(20);
+/// How long a member that is suspected has said nothing at all: longer than a
+/// busy machine keeps a thread from its core. What is asked of another owner
+/// before that is asked upstream twice.
+const QUIET_MIN: Duration = Duration::from_millis(50);
 /// How often a suspected member is probed.
 pub(super) const PROBE_EVERY: Duration = Duration::from_millis(100);
 /// Bounds of the time that a member has for its first word.

@@ -9,7 +9,7 @@ use super::ask::Opt;
 use super::effects::Asker;
 use super::follow::Head;
 use crate::answer::Answer;
-use crate::peer::CellAddress;
+use crate::peer::{CellAddress, Manner};
 use crate::question::Question;
 use crate::slab::{Id, Slab};
 use crate::time::Moment;
@@ -101,6 +101,11 @@ impl Pending {
     pub fn question(&self) -> Question<'_> {
         let decoded = Question::decode(&self.question);
         decoded.expect("it was encoded by this process").0
+    }
+
+    /// How its owners are asked.
+    pub fn manner(&self) -> Manner {
+        if self.is_refresh { Manner::Refresh } else { Manner::Resolve }
     }
 
     /// What upstream is asked: the question, or what its answer's aliases lead

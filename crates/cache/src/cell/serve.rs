@@ -205,12 +205,14 @@ impl Cell {
             self.fail(now, own.pending, OWNER_FAILED, effects);
             return true;
         }
+        // Only owners look at what others had before.
+        let is_former = own.is_peek && pending.is_owner;
         self.note_word(now, request);
-        let source = match own.is_peek {
+        let source = match is_former {
             true => Source::Former,
             false => Source::Owner { was_pending: own.is_working },
         };
-        if own.is_peek {
+        if is_former {
             self.counts.warmed.add(1);
         }
         self.complete(now, own.pending, Arc::new(answer), source, effects);
@@ -223,7 +225,7 @@ impl Cell {
         if !own.is_working {
             let took = now.since(own.asked);
             self.counts.peer_us.observe(took.as_micros() as u64, 1);
-            if let Some(peer) = self.peers.by_hash(own.peer) {
+            if let Some(peer) = self.peers.by_hash(own.to.node) {
                 peer.note_word(took);
             }
         }
@@ -240,7 +242,9 @@ impl Cell {
         }
         let mut open = pending.requests.iter().flatten().filter_map(|id| self.requests.get(*id));
         let is_over = match pending.step {
-            Step::Owners { .. } => true,
+            // That the next owner does not know it says nothing about the
+            // first one, which is still at it.
+            Step::Owners { .. } => !own.is_peek,
             // Others who owned it may still know. Not those who were asked to
             // resolve it before: they may wait for this very cell.
             Step::Previous => !open.any(|request| request.is_peek),

@@ -10,17 +10,13 @@ use cluster::{Epoch, HashKey, Placement, Routing, View};
 use domain::base::Message as Parsed;
 use domain::base::opt::ExtendedError as ParsedError;
 use wire::query::HEADER_LEN;
-use wire::{Flags, Query, Verdict, rtype};
+use wire::{Flags, rtype};
 
-use super::super::{ANSWER_WITHIN, Ask, Asker, Config, Datagram, Opt, StreamQuestion};
+use super::super::scene::{START, ask_for, config, octets};
+use super::super::{ANSWER_WITHIN, Datagram, StreamQuestion};
 use super::*;
-use crate::answer::{PAYLOAD, TtlLimits, build_question};
 use crate::counts::Counts;
-use crate::question::Bits;
-use crate::store::Limits;
 
-const START: Moment = Moment(1_000_000_000);
-const CLIENT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7);
 const TTL_SECS: u32 = 60;
 const NO_ERROR: u16 = 0;
 const SERVFAIL: u16 = 2;
@@ -72,38 +68,11 @@ fn server(number: u8) -> Address {
     Address::Socket(SocketAddr::from(([192, 0, 2, number], 53)))
 }
 
-fn octets(name: &str) -> Vec<u8> {
-    wire::name::from_text(name).unwrap()
-}
-
 /// The text of a name in wire form, lowered.
 fn text(name: &[u8]) -> String {
     let labels = wire::Name::parse(name).unwrap().labels();
     let labels = labels.map(|label| String::from_utf8_lossy(label).to_lowercase() + ".");
     labels.collect()
-}
-
-fn config(groups: &[(&str, &[Address])]) -> Config {
-    let tables = Limits { entries: 100, bytes: 1 << 20 };
-    let group = |(domain, servers): &(&str, &[Address])| (octets(domain).into(), servers.to_vec());
-    Config {
-        name: "n".into(),
-        cell: 0,
-        cells: 1,
-        l1: tables,
-        l2: tables,
-        ttl: TtlLimits::default(),
-        stale_secs: 3600,
-        prefetch: false,
-        pending_max: 100,
-        pending_per_source_max: 100,
-        udp_payload: PAYLOAD,
-        identity: None,
-        upstreams: groups.iter().map(group).collect(),
-        upstream_ports: 8,
-        upstream_per_sec: None,
-        seed: [1; 32],
-    }
 }
 
 impl Setting {
@@ -133,26 +102,8 @@ impl Setting {
     fn ask(&mut self, name: &str) -> Seen {
         self.asked.clear();
         self.effects.clear();
-        let mut request = Vec::new();
-        let name = octets(name);
-        let bits = Bits::default();
-        let question = Question { name: &name, qtype: rtype::A, qclass: 1, bits };
-        build_question(question, || false, 7, PAYLOAD, &mut request);
-        let mut query = Query::default();
-        assert_eq!(query.read(&request), Verdict::Answer);
-        let opt = Opt { dnssec_ok: false, wants_nsid: false, cookie: None, keepalive: None };
-        let ask = Ask {
-            query: &query,
-            hash: self.cell.hash_of(&query),
-            request: &request,
-            asker: Asker::Datagram { listener: 0, from: CLIENT, to: None },
-            from: CLIENT.ip(),
-            limit: 1232,
-            opt: Some(opt),
-        };
-        let mut out = vec![0; 1232];
-        if let Some(answered) = self.cell.ask(self.now, &ask, &mut out, &mut self.effects) {
-            return see(&out[..answered.len]);
+        if let Some(reply) = ask_for(&mut self.cell, self.now, name, &mut self.effects) {
+            return see(&reply);
         }
         loop {
             if let Some(reply) = self.effects.replies.first() {
