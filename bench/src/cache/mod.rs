@@ -6,6 +6,7 @@
 //! all nodes, stays what it was.
 
 mod failures;
+mod hop;
 mod joining;
 mod names;
 mod plot;
@@ -67,7 +68,11 @@ pub struct CacheArgs {
     #[arg(long, value_delimiter = ',', default_value = "dnsdist,unbound,pharos,floor")]
     only: Vec<Kind>,
     /// What is measured.
-    #[arg(long, value_delimiter = ',', default_value = "scenarios,popularity,failures,joining")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "scenarios,hop,popularity,failures,joining"
+    )]
     parts: Vec<Part>,
     #[arg(long, value_delimiter = ',', default_value = "hot,zipf,large,unique")]
     scenarios: Vec<Scenario>,
@@ -97,6 +102,8 @@ pub struct CacheArgs {
 enum Part {
     /// Throughput, CPU and latency: hot, zipf, large, unique.
     Scenarios,
+    /// What the way to another node adds to the time of an answer.
+    Hop,
     /// Latency against the share of popular names.
     Popularity,
     /// Throughput over time while 2 of 4 nodes are killed and come back.
@@ -178,6 +185,10 @@ impl Bench {
                 scenarios.push(rounds.measure(*scenario)?);
             }
         }
+        let hop = match wants(Part::Hop) && args.only.contains(&Kind::Pharos) {
+            true => Some(hop::measure(self, &stub)?),
+            false => None,
+        };
         let popularity = match wants(Part::Popularity) {
             true => popularity::measure(self, &stub)?,
             false => Vec::new(),
@@ -209,8 +220,9 @@ impl Bench {
                 upstream_jitter_ms: args.jitter_ms,
             },
             versions: versions.collect(),
-            bars: report::bars(&scenarios, failures.as_ref(), joining.as_ref()),
+            bars: report::bars(&scenarios, hop.as_ref(), failures.as_ref(), joining.as_ref()),
             scenarios,
+            hop,
             popularity,
             failures,
             joining,
