@@ -56,10 +56,15 @@ counts! {
     prefetches,
     /// Questions asked of other cells.
     peer_asked,
-    /// Those asked of a second owner because the first was slow.
+    /// How often one was asked again, and the next owner with it, because it
+    /// was slow.
     peer_hedged,
     /// Those that got no answer in time.
     peer_silent,
+    /// Questions that went on without the owner that was asked.
+    peer_given_up,
+    /// Questions that were asked upstream before a former owner had said a word.
+    former_given_up,
     /// Questions of other cells.
     peer_served,
     /// Questions of other cells answered from L2.

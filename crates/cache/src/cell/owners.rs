@@ -73,7 +73,11 @@ impl Cell {
         let Some(pending) = self.pendings.get(id) else { return };
         match pending.step {
             Step::Owners { asked } => self.ask_next_owner(now, id, asked, effects),
-            Step::Previous | Step::Turn => self.go_upstream(now, id, effects),
+            Step::Previous => {
+                self.counts.former_given_up.add(u64::from(self.is_owed(id)));
+                self.go_upstream(now, id, effects);
+            }
+            Step::Turn => self.go_upstream(now, id, effects),
             Step::Upstream { .. } => self.ask_upstream(now, id, effects),
         }
     }
@@ -86,12 +90,14 @@ impl Cell {
             return self.remind(now, id, asked, effects);
         }
         let Some((rank, target)) = self.next_owner(slot, asked) else {
+            self.counts.peer_given_up.add(u64::from(self.is_owed(id)));
             return self.go_upstream(now, id, effects);
         };
         if asked != 0 {
             if !self.may_hedge(id) {
                 return self.wait_longer(now, id);
             }
+            self.counts.peer_given_up.add(u64::from(self.is_owed(id)));
             self.counts.peer_hedged.add(1);
         } else {
             self.hedges = (self.hedges + HEDGE_PART).min(HEDGES_MAX);
@@ -276,6 +282,12 @@ impl Cell {
                 self.start_probing(now + PROBE_EVERY);
             }
         }
+    }
+
+    /// True if somebody who was asked owes a word about a question. One that
+    /// goes on without it may be asked upstream twice.
+    fn is_owed(&self, id: Id) -> bool {
+        self.pendings.get(id).is_some_and(|own| own.requests.iter().any(Option::is_some))
     }
 
     /// Sees to it that those who are suspected are probed, from `moment` on.

@@ -184,10 +184,12 @@ impl Cluster {
         self.nodes.iter().map(|node| node.event(event)).sum()
     }
 
-    /// How often an owner or a server upstream seemed silent. On a busy machine
-    /// they do: then somebody else is asked, and upstream may be once more.
+    /// How often an owner, a former owner or a server upstream was silent for so
+    /// long that another was asked. On a machine that is busy enough it happens,
+    /// and then upstream may be asked once more.
     pub fn silences(&self) -> usize {
-        (self.event("upstream_hedged") + self.event("peer_silent")) as usize
+        let events = ["upstream_hedged", "peer_given_up", "former_given_up"];
+        events.iter().map(|event| self.event(event)).sum::<u64>() as usize
     }
 
     /// Expects that upstream was asked so many questions, silences aside.

@@ -164,6 +164,7 @@ fn while_the_first_owner_may_wake_up_nobody_else_resolves() {
     assert_eq!(setting.effects.replies.len(), 1);
     setting.pass(Duration::from_secs(5));
     assert_eq!((setting.told(), setting.upstream()), (vec![], 0));
+    assert_eq!(setting.cell.counts().peer_given_up.get(), 0);
 }
 
 #[test]
@@ -189,6 +190,7 @@ fn the_second_owner_resolves_once_the_first_is_suspected() {
     assert!(setting.now.since(START) < SILENCE_MAX);
     let is_suspect = |own: &super::super::PeerReport| &*own.name == "a" && own.is_suspect;
     assert!(setting.cell.peers().iter().any(is_suspect));
+    assert_eq!(setting.cell.counts().peer_given_up.get(), 1);
     assert_eq!(setting.upstream(), 0);
 }
 
