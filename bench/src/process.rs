@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::fs::{self, File};
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -22,6 +23,9 @@ pub const LOAD_CORE: usize = 1;
 /// How long a server may take to end by itself before it is killed. Nothing it would still
 /// write is needed.
 const STOP_GRACE: Duration = Duration::from_secs(5);
+/// Ports that servers are given, and how many there are.
+const PORT_MIN: u16 = 15_000;
+const PORTS: u16 = 17_000;
 
 const _: () = assert!(LOAD_CORE != SERVER_CORE);
 
@@ -206,14 +210,19 @@ fn probe(socket: &UdpSocket, query: &[u8], expect: &Expect) -> Result<(), Option
 
 /// A port of 127.0.0.1 free for UDP and TCP at this moment.
 pub fn free_address() -> Result<SocketAddr> {
-    for _ in 0..100 {
-        let udp = UdpSocket::bind("127.0.0.1:0").context("cannot bind any UDP port")?;
-        let address = udp.local_addr()?;
-        if TcpListener::bind(address).is_ok() {
+    // Never the same twice: those asked for first may not be bound yet. From below the ports
+    // that the kernel gives to connections: one of those could be taken by then.
+    static NEXT: OnceLock<AtomicU16> = OnceLock::new();
+    let next = NEXT.get_or_init(|| AtomicU16::new(std::process::id() as u16 % PORTS));
+    for _ in 0..PORTS {
+        let port = PORT_MIN + next.fetch_add(1, Ordering::Relaxed) % PORTS;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        if UdpSocket::bind(address).is_ok() && TcpListener::bind(address).is_ok() {
             return Ok(address);
         }
     }
-    Err(anyhow!("no port is free for both UDP and TCP"))
+    let port_max = PORT_MIN + (PORTS - 1);
+    Err(anyhow!("no port from {PORT_MIN} to {port_max} is free for both UDP and TCP"))
 }
 
 /// The command on one core, ended when this process ends. Both programs become the command,
