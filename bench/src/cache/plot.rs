@@ -337,7 +337,9 @@ fn joining(svg: &mut String, y: f64, joining: &Joining) -> f64 {
         short(joining.names as f64)
     );
     title(svg, frame, &format!("node {} joins a warm cluster", joining.setup.nodes), &how);
-    let axis = Axis::new(frame, joining.missed_percent_max().max(2.0) * 1.05);
+    // What happens before the join is drawn too.
+    let highest = joining.points.iter().map(|it| it.missed_percent).fold(2.0, f64::max);
+    let axis = Axis::new(frame, highest * 1.05);
     axis.draw(svg, &short);
     let end = joining.points.last().map_or(1.0, |it| it.at_secs).max(0.1);
     let x_of = |at: f64| LEFT + (RIGHT - LEFT) * at / end;
