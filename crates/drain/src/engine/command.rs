@@ -1,0 +1,231 @@
+//! What people say to a run: checked, written down with what was observed
+//! then, and obeyed.
+
+use std::fmt;
+
+use super::pace::HASTE_MAX;
+use super::{Abort, Command, Fact, Phase, Run, Seen, Trigger};
+use crate::plan::{ConditionId, StageKind, TaskId};
+use crate::time::Time;
+
+/// The longest name of a person and the longest reason, in octets: both are
+/// kept for ever, in every record that they are part of.
+pub const ACTOR_LEN_MAX: usize = 256;
+pub const REASON_LEN_MAX: usize = 4096;
+
+/// Whether a name and a reason can be kept. Whoever opens a run asks this first.
+pub fn check_said(by: &str, reason: &str) -> Result<(), Refusal> {
+    if by.trim().is_empty() {
+        return Err(Refusal("nobody says so; accepted: the name of a person".into()));
+    }
+    let bounded = |what: &str, text: &str, max: usize| match text.len() {
+        len if len <= max => Ok(()),
+        len => Err(Refusal(format!("{what} has {len} octets; accepted: at most {max}"))),
+    };
+    bounded("the name", by, ACTOR_LEN_MAX)?;
+    bounded("the reason", reason, REASON_LEN_MAX)
+}
+
+/// Whether two names are of one person: neither case nor blanks make a second
+/// one of anybody.
+pub(super) fn is_same_person(one: &str, other: &str) -> bool {
+    let letters = |name: &str| -> String {
+        name.chars().filter(|own| !own.is_whitespace()).flat_map(char::to_lowercase).collect()
+    };
+    letters(one) == letters(other)
+}
+
+/// Why a run does not do what somebody said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal(String);
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl Refusal {
+    pub(super) fn closed() -> Self {
+        Refusal("the run is over; accepted: a new run".into())
+    }
+}
+
+impl Run {
+    pub(super) fn obey(
+        &mut self,
+        now: Time,
+        by: String,
+        reason: String,
+        command: Command,
+    ) -> Result<(), Refusal> {
+        check_said(&by, &reason)?;
+        self.permit(&by, &reason, &command).map_err(Refusal)?;
+        let observed = self.observed(now, &command);
+        self.record(now, Fact::Commanded { by, reason, command: command.clone(), observed });
+        let moves = match command {
+            Command::Skip { task } => Some((task, Trigger::Skip)),
+            Command::Stop { task } => Some((task, Trigger::Stop)),
+            Command::Retry { task } => Some((task, Trigger::Retry)),
+            _ => None,
+        };
+        match (moves, command) {
+            (Some((task, trigger)), _) => self.move_task(now, task, trigger),
+            // Nobody else waits for it, and large plans have many to be given.
+            (None, Command::Approve { task }) => self.wake(task),
+            (None, _) => self.wake_all(),
+        }
+        Ok(())
+    }
+
+    /// Whether somebody may say this now; if not, why, and what would do.
+    fn permit(&self, by: &str, reason: &str, command: &Command) -> Result<(), String> {
+        let needs_reason = matches!(
+            command,
+            Command::Override { .. }
+                | Command::Skip { .. }
+                | Command::WaiveLimits
+                | Command::Abort { .. }
+                | Command::SetMode { .. }
+        );
+        if needs_reason && reason.trim().is_empty() {
+            return Err("no reason is given; accepted: one that a post-mortem can use".into());
+        }
+        match command {
+            Command::Skip { task } => self.permit_move(*task, Trigger::Skip, "skipped"),
+            Command::Stop { task } => self.permit_move(*task, Trigger::Stop, "stopped"),
+            Command::Retry { task } => self.permit_move(*task, Trigger::Retry, "retried"),
+            Command::Approve { task } => self.permit_approval(*task, by),
+            Command::Override { condition, task } => self.permit_override(*condition, *task),
+            Command::Accelerate { task } => self.permit_haste(*task),
+            Command::Pause { task } | Command::Resume { task } => {
+                task.map_or(Ok(()), |task| self.known(task))
+            }
+            Command::WaiveLimits if self.has_waived(by) => {
+                Err(format!("{by} has set the limits aside already; accepted: a second person"))
+            }
+            Command::WaiveLimits | Command::SetMode { .. } => Ok(()),
+            Command::Abort { how } => match (self.state.abort, how) {
+                (None, _) | (Some(Abort::Revert), Abort::Hold) => Ok(()),
+                _ => {
+                    Err("the run is aborted already; accepted: a hold of one that goes back".into())
+                }
+            },
+        }
+    }
+
+    fn has_waived(&self, by: &str) -> bool {
+        self.state.waived_by.iter().any(|known| is_same_person(known, by))
+    }
+
+    fn known(&self, task: TaskId) -> Result<(), String> {
+        let is_known = task.index() < self.plan.tasks.len();
+        is_known.then_some(()).ok_or_else(|| format!("no task {}", task.0))
+    }
+
+    fn permit_move(&self, task: TaskId, trigger: Trigger, done: &str) -> Result<(), String> {
+        self.known(task)?;
+        let phase = self.state.task(task).phase;
+        let goes_back_again = self.state.abort == Some(Abort::Revert)
+            && (trigger, phase) == (Trigger::Retry, Phase::Unreverted);
+        if self.state.abort.is_some() && !goes_back_again {
+            return Err("the run is aborted, and ends its tasks itself".into());
+        }
+        if phase.after(trigger).is_some() {
+            return Ok(());
+        }
+        let accepted: Vec<String> = Phase::ALL
+            .into_iter()
+            .filter(|phase| phase.after(trigger).is_some())
+            .map(|phase| format!("{phase:?}").to_lowercase())
+            .collect();
+        Err(format!(
+            "{} is {} and cannot be {done}; accepted: a task that is {}",
+            self.plan.task(task).name,
+            format!("{phase:?}").to_lowercase(),
+            accepted.join(", ")
+        ))
+    }
+
+    fn permit_approval(&self, task: TaskId, by: &str) -> Result<(), String> {
+        self.known(task)?;
+        let (state, name) = (self.state.task(task), &self.plan.task(task).name);
+        let stage = self.state.stage(&self.plan, task);
+        let asks = state.phase == Phase::Running && matches!(stage.kind, StageKind::Approve { .. });
+        if !asks {
+            return Err(format!("{name} does not ask for approval now"));
+        }
+        if state.approved_by.iter().any(|known| is_same_person(known, by)) {
+            return Err(format!("{by} has approved {name} already; accepted: somebody else"));
+        }
+        Ok(())
+    }
+
+    fn permit_override(&self, id: ConditionId, task: Option<TaskId>) -> Result<(), String> {
+        let condition = self.plan.conditions.get(id.index());
+        let condition = condition.ok_or_else(|| format!("no condition {}", id.0))?;
+        let Some(task) = task else { return Ok(()) };
+        self.permit_change(task, "a condition overridden")?;
+        let own = self.plan.task(task);
+        if self.plan.health.contains(&id) || own.conditions().any(|own| own == id) {
+            return Ok(());
+        }
+        Err(format!(
+            "{} does not look at {}; accepted: a condition of its own, or of all datacenters",
+            own.name, condition.name
+        ))
+    }
+
+    fn permit_haste(&self, task: Option<TaskId>) -> Result<(), String> {
+        let Some(task) = task else { return Ok(()) };
+        self.permit_change(task, "more speed")?;
+        match self.state.task(task).haste < HASTE_MAX {
+            true => Ok(()),
+            false => Err(format!("{} goes as fast as it may already", self.plan.task(task).name)),
+        }
+    }
+
+    /// Whether it makes a difference how a task goes on.
+    fn permit_change(&self, task: TaskId, what: &str) -> Result<(), String> {
+        self.known(task)?;
+        let phase = self.state.task(task).phase;
+        let goes_on = match phase {
+            Phase::Done | Phase::Skipped => self.state.abort == Some(Abort::Revert),
+            // It can be retried.
+            Phase::Reverted | Phase::Unreverted => self.state.abort.is_none(),
+            Phase::Abandoned => false,
+            _ => true,
+        };
+        if goes_on {
+            return Ok(());
+        }
+        let (name, phase) = (&self.plan.task(task).name, format!("{phase:?}").to_lowercase());
+        Err(format!("{name} is {phase}, and {what} changes nothing; accepted: a task that goes on"))
+    }
+
+    /// What was known of the conditions that a command is about.
+    fn observed(&self, now: Time, command: &Command) -> Vec<Seen> {
+        let task = match command {
+            Command::Skip { task }
+            | Command::Stop { task }
+            | Command::Retry { task }
+            | Command::Approve { task }
+            | Command::Override { task: Some(task), .. }
+            | Command::Pause { task: Some(task) }
+            | Command::Resume { task: Some(task) }
+            | Command::Accelerate { task: Some(task) } => Some(*task),
+            _ => None,
+        };
+        let mut conditions: Vec<ConditionId> = self.plan.health.clone();
+        conditions.extend(task.into_iter().flat_map(|task| self.plan.task(task).conditions()));
+        if let Command::Override { condition, .. } = command {
+            conditions.push(*condition);
+        }
+        conditions.sort_unstable();
+        conditions.dedup();
+        let seen = |condition| Seen { condition, value: self.value(condition, now) };
+        conditions.into_iter().map(seen).collect()
+    }
+}

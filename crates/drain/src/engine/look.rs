@@ -1,0 +1,228 @@
+//! Looks at knobs: before a task turns one, while it is to stay where it was
+//! left, and a last time before the run is closed.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{ATTEMPTS_MAX, Abort, DRIFTS_MAX, Effect, Fact, Hold, Left, Run};
+use crate::plan::{KnobId, StageKind, TaskId};
+use crate::time::{Millis, Time};
+use crate::value::Value;
+
+/// How long to wait before looking again at a knob that could not be read.
+const LOOK_AGAIN: Millis = Millis(1000);
+
+/// Looks that are asked for at a time: more at once would be a burden for
+/// whoever is looked at.
+const LOOKS_MAX: usize = 256;
+
+/// Who wants to know where a knob stands, and when the last look failed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wanted {
+    by: BTreeSet<TaskId>,
+    failed: Option<Time>,
+}
+
+/// The last look at everything that was turned: without it a run would be
+/// closed by what was true a while ago.
+#[derive(Clone, Debug)]
+pub(super) struct LastLook {
+    /// Earlier looks do not count.
+    since: Time,
+    /// Knobs that are still to be looked at.
+    left: BTreeMap<KnobId, Unread>,
+}
+
+/// How often a knob could not be read, and when it was last looked at in vain.
+#[derive(Clone, Copy, Debug, Default)]
+struct Unread {
+    times: u32,
+    in_vain: Option<Time>,
+}
+
+impl Run {
+    /// Knobs to look at now: a task cannot go on without, or the run cannot be
+    /// closed. At most a few hundred; to be asked after every event, and every
+    /// second or so while there are none.
+    pub fn wanted(&self, now: Time) -> impl Iterator<Item = KnobId> {
+        let is_due =
+            move |failed: &Option<Time>| failed.is_none_or(|at| now < at || now - at >= LOOK_AGAIN);
+        let of_tasks = self.wanted.iter().map(|(knob, wanted)| (*knob, wanted.failed));
+        let last = self.last_look.iter().flat_map(|look| &look.left);
+        let last = last.map(|(knob, unread)| (*knob, unread.in_vain));
+        let due = of_tasks.chain(last).filter(move |(_, failed)| is_due(failed));
+        due.map(|(knob, _)| knob).take(LOOKS_MAX)
+    }
+
+    /// Knobs to look at now and then: those that were turned, and are to stay
+    /// where they were left.
+    pub fn kept(&self) -> impl Iterator<Item = KnobId> {
+        let is_open = self.state.closed.is_none();
+        self.state.knobs.iter().enumerate().filter_map(move |(at, left)| {
+            let (knob, left) = (KnobId(at as u32), left.as_ref()?);
+            (is_open && self.keeps(knob, left)).then_some(knob)
+        })
+    }
+
+    /// Whether a knob is put back if it is found elsewhere.
+    fn keeps(&self, knob: KnobId, left: &Left) -> bool {
+        let owner = self.state.task(left.task);
+        owner.in_flight.is_none()
+            && owner.phase.keeps_knobs()
+            && left.drifts < DRIFTS_MAX
+            && !self.state.is_written(knob)
+    }
+
+    /// Takes where a knob stands, or why that is not known.
+    pub(super) fn look(
+        &mut self,
+        now: Time,
+        knob: KnobId,
+        asked: Time,
+        found: Result<Value, String>,
+    ) {
+        let found = match found {
+            Ok(found) if found.is_real() => found,
+            Ok(found) => return self.miss(now, knob, format!("{found} is no position")),
+            Err(why) => return self.miss(now, knob, why),
+        };
+        if let Some(wanted) = self.wanted.remove(&knob) {
+            for task in wanted.by {
+                self.record(now, Fact::Found { task, knob, value: found.clone() });
+                self.wake(task);
+            }
+            return;
+        }
+        let Some(left) = self.state.knobs.get(knob.index()).and_then(Option::as_ref) else {
+            return;
+        };
+        if left.value.is_met_by(&found) {
+            if self.is_last_look(knob, asked) && !self.state.is_written(knob) {
+                self.end_last_look(knob);
+            }
+            return;
+        }
+        // A clock that was set back cannot tell which was first. To write again
+        // what is there already does no harm.
+        let is_later = asked > left.since || left.since > now;
+        let is_free = self.state.task(left.task).in_flight.is_none();
+        if is_later && is_free && !self.state.is_written(knob) {
+            self.note_drift(now, knob, asked, found);
+        }
+        // Whoever asks again at once is told the same again.
+        if let Some(unread) = self.last_look.as_mut().and_then(|look| look.left.get_mut(&knob)) {
+            unread.in_vain = Some(now);
+        }
+    }
+
+    /// A knob is not where it was left: it is put back. What nobody puts back
+    /// is said at the end.
+    fn note_drift(&mut self, now: Time, knob: KnobId, asked: Time, found: Value) {
+        let Some(left) = self.state.knobs[knob.index()].clone() else { return };
+        let Left { value: expected, task, .. } = left.clone();
+        let (keeps, is_paused) = (self.keeps(knob, &left), self.is_paused(task));
+        if keeps && !is_paused {
+            if self.retries_later(now, task) {
+                return;
+            }
+            let value = expected.clone();
+            self.record(now, Fact::Drifted { knob, expected, found });
+            self.issue(now, task, Effect::Write { knob, value });
+        } else if keeps && self.state.abort != Some(Abort::Hold) {
+            // It is put back when the pause is over.
+        } else if self.is_last_look(knob, asked) {
+            let why = self.why_astray(&left);
+            self.record(now, Fact::Astray { knob, expected, found: Some(found), why });
+            self.end_last_look(knob);
+        }
+    }
+
+    /// Why nobody puts a knob back.
+    fn why_astray(&self, left: &Left) -> String {
+        let (name, owner) = (&self.plan.task(left.task).name, self.state.task(left.task));
+        match &owner.last_failure {
+            Some(why) if owner.failures > 0 => format!("it could not be put back: {why}"),
+            _ if left.drifts >= DRIFTS_MAX => "somebody else keeps turning it".to_owned(),
+            _ if owner.phase.keeps_knobs() => format!("{name}, which turned it, is paused"),
+            _ => {
+                let phase = format!("{:?}", owner.phase).to_lowercase();
+                format!("{name}, which turned it, is {phase}")
+            }
+        }
+    }
+
+    /// A knob could not be read.
+    fn miss(&mut self, now: Time, knob: KnobId, why: String) {
+        if let Some(wanted) = self.wanted.get_mut(&knob) {
+            wanted.failed = Some(now);
+            let by: Vec<TaskId> = wanted.by.iter().copied().collect();
+            by.into_iter().for_each(|task| self.wake(task));
+        }
+        let unread = self.last_look.as_mut().and_then(|look| look.left.get_mut(&knob));
+        let Some(unread) = unread else { return };
+        (unread.times, unread.in_vain) = (unread.times + 1, Some(now));
+        if unread.times < ATTEMPTS_MAX || self.state.is_written(knob) {
+            return;
+        }
+        if let Some(left) = &self.state.knobs[knob.index()] {
+            let expected = left.value.clone();
+            self.record(now, Fact::Astray { knob, expected, found: None, why });
+        }
+        self.end_last_look(knob);
+    }
+
+    /// Has a knob looked at before it is first turned: where it stood is where
+    /// it goes back to.
+    pub(super) fn look_first(&mut self, now: Time, task: TaskId, knob: KnobId) {
+        let wanted = self.wanted.entry(knob).or_default();
+        wanted.by.insert(task);
+        if wanted.failed.is_some() {
+            self.hold(now, task, Hold::Unreadable { knob });
+        }
+    }
+
+    /// A task that does something else does not want to know any more. It only
+    /// ever asked for knobs of its own stages.
+    pub(super) fn look_no_more(&mut self, task: TaskId) {
+        for stage in &self.plan.task(task).stages {
+            let (StageKind::Shift { knob, .. }
+            | StageKind::Set { knob, .. }
+            | StageKind::Govern { knob, .. }) = &stage.kind
+            else {
+                continue;
+            };
+            if let Entry::Occupied(mut wanted) = self.wanted.entry(*knob) {
+                wanted.get_mut().by.remove(&task);
+                if wanted.get().by.is_empty() {
+                    wanted.remove();
+                }
+            }
+        }
+    }
+
+    /// Whether everything that was turned was looked at since all tasks ended.
+    pub(super) fn has_looked_at_all(&mut self, now: Time) -> bool {
+        let state = &self.state;
+        let turned = || {
+            let knobs = state.knobs.iter().enumerate().filter(|(_, left)| left.is_some());
+            let knobs = knobs.map(|(at, _)| KnobId(at as u32));
+            knobs.filter(|knob| !state.astray.contains(knob))
+        };
+        let look = self.last_look.get_or_insert_with(|| LastLook {
+            since: now,
+            left: turned().map(|knob| (knob, Unread::default())).collect(),
+        });
+        look.left.is_empty()
+    }
+
+    fn is_last_look(&self, knob: KnobId, asked: Time) -> bool {
+        let look = self.last_look.as_ref();
+        look.is_some_and(|look| asked >= look.since && look.left.contains_key(&knob))
+    }
+
+    pub(super) fn end_last_look(&mut self, knob: KnobId) {
+        if let Some(look) = &mut self.last_look {
+            look.left.remove(&knob);
+        }
+    }
+}

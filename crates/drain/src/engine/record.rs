@@ -1,0 +1,198 @@
+//! What a run writes down: everything that decides how it goes on, before it
+//! takes effect.
+
+use serde::{Deserialize, Serialize};
+
+use super::phase::Trigger;
+use super::verb::Command;
+use crate::plan::{Act, ConditionId, KnobId, Outcome, Saying, StageId, TaskId};
+use crate::time::Time;
+use crate::value::Value;
+
+/// One line of the log of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// From 0, without a gap.
+    pub seq: u64,
+    pub at: Time,
+    pub fact: Fact,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fact {
+    /// The run begins.
+    Opened {
+        by: String,
+        reason: String,
+        mode: Mode,
+    },
+    /// A task enters another phase.
+    Moved {
+        task: TaskId,
+        trigger: Trigger,
+    },
+    /// A task enters a stage.
+    Entered {
+        task: TaskId,
+        stage: StageId,
+    },
+    /// A stage ends.
+    Left {
+        task: TaskId,
+        stage: StageId,
+        outcome: Outcome,
+    },
+    /// Where a knob stood before a task first touched it.
+    Found {
+        task: TaskId,
+        knob: KnobId,
+        value: Value,
+    },
+    /// Something is about to be done. Whoever reads this does it, once or again.
+    Issued {
+        effect: EffectId,
+        task: TaskId,
+        what: Effect,
+    },
+    /// It was done, or not.
+    Ended {
+        effect: EffectId,
+        result: Ended,
+    },
+    /// A knob is not where it was left; it is put back.
+    Drifted {
+        knob: KnobId,
+        expected: Value,
+        found: Value,
+    },
+    /// The last look before the run is closed did not find a knob where it was
+    /// left, and nobody puts it back. `found` is nothing if it could not be read.
+    Astray {
+        knob: KnobId,
+        expected: Value,
+        found: Option<Value>,
+        why: String,
+    },
+    /// A task cannot go on, or can again.
+    Held {
+        task: TaskId,
+        why: Hold,
+    },
+    Released {
+        task: TaskId,
+    },
+    /// A condition came closer to its bound than ever before.
+    Close {
+        condition: ConditionId,
+        value: f64,
+    },
+    /// A task takes longer than it should.
+    Stuck {
+        task: TaskId,
+    },
+    /// Somebody said something.
+    Commanded {
+        by: String,
+        reason: String,
+        command: Command,
+        observed: Vec<Seen>,
+    },
+    /// How much of each datacenter other runs have drained.
+    Fleet {
+        drained: Vec<f64>,
+    },
+    /// The run is over.
+    Closed {
+        outcome: RunOutcome,
+    },
+}
+
+/// The number of an effect in its run. It only grows, so it fences off what
+/// came before.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct EffectId(pub u64);
+
+/// What is done to the world. Each may be done again with the same number.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// Write, then read back.
+    Write {
+        knob: KnobId,
+        value: Value,
+    },
+    Act(Act),
+    Say(Saying),
+}
+
+/// How an effect ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ended {
+    /// Done; for a write, what was read back.
+    Done { found: Option<Value> },
+    /// It may work later.
+    Failed { why: String },
+    /// It will not work.
+    Refused { why: String },
+}
+
+/// Why a task does not go on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Hold {
+    /// It waits for a condition: to begin, to end, or in a stage.
+    Awaits { condition: ConditionId, value: Option<f64> },
+    /// A condition that must hold while it goes on is breached.
+    Breach { condition: ConditionId, value: Option<f64> },
+    /// A condition has no value, and that blocks.
+    NoData { condition: ConditionId },
+    /// The run or the task is paused.
+    Paused,
+    /// Datacenters that must serve would not, or too much would be drained.
+    Limit,
+    /// Others use the whole budget.
+    Budget,
+    /// Somebody else keeps turning its knob.
+    Contested { knob: KnobId },
+    /// Its knob cannot be read.
+    Unreadable { knob: KnobId },
+    /// What it does has not ended for long. Nothing else is begun until it has:
+    /// it may still be done.
+    Unanswered { effect: EffectId },
+}
+
+/// A condition and the value it had.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Seen {
+    pub condition: ConditionId,
+    pub value: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// All dependencies hold.
+    Drill,
+    /// Weak dependencies are not waited for.
+    Disaster,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunOutcome {
+    /// Every task is done.
+    Completed,
+    /// Every task is done or was skipped.
+    CompletedWithSkips,
+    /// Aborted; everything stays as it was then.
+    Held,
+    /// Aborted; everything is back where it was.
+    Reverted,
+    /// Aborted; not everything could be put back, or is still there.
+    PartlyReverted,
+}

@@ -1,0 +1,98 @@
+//! The way back of a task: its knobs in reverse order, in steps, to where they
+//! stood before. Nothing is slammed back: what was drained is cold by now.
+
+use super::gate::Gate;
+use super::pace::{Circumstances, next_stop, stop_after, wait};
+use super::{ATTEMPTS_MAX, Effect, Run, Shifted, Trigger};
+use crate::plan::{Expected, KnobId, TaskId};
+use crate::time::Time;
+use crate::value::Value;
+
+impl Run {
+    pub(super) fn retreat(&mut self, now: Time, task: TaskId) {
+        if self.state.task(task).in_flight.is_some() || self.retries_later(now, task) {
+            return;
+        }
+        if self.state.task(task).failures >= ATTEMPTS_MAX {
+            return self.move_task(now, task, Trigger::RevertFailed);
+        }
+        let Some((knob, origin)) = self.next_to_put_back(task) else {
+            let can = !self.state.task(task).has_acted;
+            let trigger = if can { Trigger::RevertDone } else { Trigger::RevertFailed };
+            return self.move_task(now, task, trigger);
+        };
+        if self.is_paused(task) {
+            return self.hold(now, task, super::Hold::Paused);
+        }
+        if origin.number().is_none() {
+            return self.issue(now, task, Effect::Write { knob, value: origin });
+        }
+        match self.state.task(task).shift.filter(|shift| shift.knob == knob) {
+            Some(shift) => self.step_back(now, task, shift),
+            None => self.look_first(now, task, knob),
+        }
+    }
+
+    /// The last knob it touched that is not back yet, and where that is.
+    fn next_to_put_back(&self, task: TaskId) -> Option<(KnobId, Value)> {
+        let state = self.state.task(task);
+        let mut touched = state.origins.iter().rev();
+        let is_away = |(knob, origin): &&(KnobId, Value)| {
+            // A shift that arrived is looked at for as long as any step.
+            let is_on_its_way = state.shift.is_some_and(|shift| shift.knob == *knob);
+            let left = self.state.knobs[knob.index()].as_ref();
+            is_on_its_way
+                || state.doubts(*knob)
+                || left.is_some_and(|left| !left.value.is_met_by(origin))
+        };
+        touched.find(is_away).cloned()
+    }
+
+    /// Whether all that a task touched after a knob is back already.
+    pub(super) fn puts_back_after(&self, task: TaskId, knob: KnobId) -> bool {
+        let origins = &self.state.task(task).origins;
+        let place = |knob: KnobId| origins.iter().position(|(own, _)| *own == knob);
+        let next = self.next_to_put_back(task).and_then(|(next, _)| place(next));
+        next.is_none_or(|next| place(knob).is_some_and(|own| next <= own))
+    }
+
+    /// Goes on with the way back. Bad health makes it wait, but not for ever:
+    /// going back is what may cure it.
+    fn step_back(&mut self, now: Time, task: TaskId, shift: Shifted) {
+        let own = self.plan.task(task);
+        let (pace, haste) = (own.pace, self.state.task(task).haste);
+        let speed = self.speed(task);
+        let (nearness, until) = match self.gate(now, task) {
+            Gate::Open { nearness } => {
+                let circumstances = Circumstances { nearness, speed, haste };
+                (nearness, shift.at_since + wait(&pace, &Expected::default(), circumstances))
+            }
+            Gate::Rising { .. } => (1.0, shift.at_since + pace.wait_max),
+            Gate::Closed(why) => {
+                self.hold(now, task, why);
+                (1.0, shift.at_since + pace.wait_max.max(pace.patience))
+            }
+        };
+        if now < until && (shift.steps > 0 || nearness >= 1.0) {
+            return self.wake_at(task, until);
+        }
+        self.release(now, task);
+        if shift.is_there() || shift.from == shift.to {
+            return self.arrive_back(now, task);
+        }
+        let circumstances = Circumstances { nearness, speed, haste };
+        // Neither bad health nor a budget that is used up makes a step smaller than the first:
+        // it would never be cured.
+        let least = stop_after(shift.at, pace.first);
+        let next = next_stop(&pace, &Expected::default(), &shift, circumstances, None).max(least);
+        self.turn(now, task, shift, next);
+    }
+
+    /// Ends the way of one knob; others may be left.
+    fn arrive_back(&mut self, now: Time, task: TaskId) {
+        let stage = self.state.task(task).stage;
+        let outcome = crate::plan::Outcome::Done;
+        self.record(now, super::Fact::Left { task, stage, outcome });
+        self.wake(task);
+    }
+}

@@ -1,0 +1,267 @@
+//! What a running task does in each kind of stage.
+
+use super::gate::Gate;
+use super::pace::{Circumstances, next_stop, wait};
+use super::{ATTEMPTS_MAX, Effect, Fact, Hold, Phase, RETRY_MAX, RETRY_MIN, Run, Shifted, Trigger};
+use crate::plan::{
+    ConditionId, Exit, Goal, KnobId, Next, OnBreach, Outcome, Pace, StageKind, TaskId,
+};
+use crate::time::{Millis, Time};
+use crate::value::Value;
+
+impl Run {
+    /// Does what is due in the stage that a task is in.
+    pub(super) fn advance(&mut self, now: Time, task: TaskId) {
+        let state = self.state.task(task);
+        if state.in_flight.is_some() || self.retries_later(now, task) {
+            return;
+        }
+        let plan = self.plan.clone();
+        let stage = self.state.stage(&plan, task);
+        if self.state.task(task).failures >= ATTEMPTS_MAX {
+            return self.leave(now, task, Outcome::Failed);
+        }
+        if let Some(timeout) = stage.timeout {
+            let ends = self.state.task(task).entered + timeout;
+            if now >= ends {
+                return self.leave(now, task, Outcome::Late);
+            }
+            self.wake_at(task, ends);
+        }
+        if self.govern(now, task) {
+            return;
+        }
+        match &stage.kind {
+            StageKind::Shift { knob, to } => self.shift(now, task, *knob, to),
+            StageKind::Set { knob, to } => self.set(now, task, *knob, to),
+            StageKind::Govern { knob, budget } => self.begin_to_govern(now, task, *knob, *budget),
+            StageKind::Act(act) => self.act(now, task, Effect::Act(act.clone())),
+            StageKind::Say(saying) if !self.state.task(task).stage_done => {
+                self.issue(now, task, Effect::Say(saying.clone()));
+            }
+            StageKind::Say(_) => self.leave(now, task, Outcome::Done),
+            StageKind::Await { condition } => self.await_condition(now, task, *condition),
+            StageKind::Check { condition } => self.check(now, task, *condition),
+            StageKind::TimedWait { span } => {
+                let ends = self.state.task(task).entered + *span;
+                if now >= ends {
+                    self.leave(now, task, Outcome::Done);
+                } else {
+                    self.wake_at(task, ends);
+                }
+            }
+            StageKind::Barrier { name } => {
+                if self.all_are_at(name) {
+                    self.leave(now, task, Outcome::Done);
+                }
+            }
+            StageKind::Approve { people, .. } => {
+                if self.state.task(task).approved_by.len() as u32 >= *people {
+                    self.leave(now, task, Outcome::Done);
+                }
+            }
+        }
+    }
+
+    /// Whether an effect that failed is to be tried again, but not yet.
+    pub(super) fn retries_later(&mut self, now: Time, task: TaskId) -> bool {
+        let state = self.state.task(task);
+        if state.failures == 0 || state.failures >= ATTEMPTS_MAX {
+            return false;
+        }
+        let pause = Millis(RETRY_MIN.0 << (state.failures - 1).min(16)).min(RETRY_MAX);
+        let at = state.failed_at + pause;
+        if now < at {
+            self.wake_at(task, at);
+        }
+        now < at
+    }
+
+    pub(super) fn leave(&mut self, now: Time, task: TaskId, outcome: Outcome) {
+        let plan = self.plan.clone();
+        let (stage, id) = (self.state.stage(&plan, task), self.state.task(task).stage);
+        self.release(now, task);
+        self.record(now, Fact::Left { task, stage: id, outcome });
+        match stage.next(outcome) {
+            Next::Stage(stage) => {
+                self.record(now, Fact::Entered { task, stage });
+                self.wake(task);
+                self.wake_barriers(task);
+            }
+            Next::Exit(Exit::Done) => self.move_task(now, task, Trigger::StagesDone),
+            Next::Exit(Exit::Failed) => self.move_task(now, task, Trigger::StagesFailed),
+        }
+    }
+
+    /// Moves a knob in steps.
+    fn shift(&mut self, now: Time, task: TaskId, knob: KnobId, to: &Goal) {
+        let Some(shift) = self.state.task(task).shift.filter(|shift| shift.knob == knob) else {
+            // A knob that is no number cannot be moved in steps.
+            let is_text =
+                self.state.task(task).origin(knob).is_some_and(|at| at.number().is_none());
+            return match (is_text, to.value()) {
+                (false, Value::Number(_)) => self.look_first(now, task, knob),
+                _ => self.leave(now, task, Outcome::Failed),
+            };
+        };
+        if self.is_contested(knob) {
+            return self.hold(now, task, Hold::Contested { knob });
+        }
+        let pace = self.plan.task(task).pace;
+        match self.gate(now, task) {
+            Gate::Closed(why @ Hold::Breach { .. }) => {
+                self.bear_breach(now, task, shift, &pace, why)
+            }
+            Gate::Closed(why) => self.hold(now, task, why),
+            Gate::Rising { until } => self.wake_at(task, until),
+            Gate::Open { nearness } => {
+                if self.needs_share(task) && !self.uses_budgets(task) {
+                    // It was held for something else: its share is divided first.
+                    self.release(now, task);
+                    return self.wake(task);
+                }
+                let speed = self.speed(task);
+                if speed <= 0.0 {
+                    return self.hold(now, task, Hold::Budget);
+                }
+                self.release(now, task);
+                let haste = self.state.task(task).haste;
+                self.step(now, task, shift, Circumstances { nearness, speed, haste });
+            }
+        }
+    }
+
+    /// When the shift that a task is in takes its next step, if health allows.
+    pub fn next_step_at(&self, now: Time, task: TaskId) -> Option<Time> {
+        let state = self.state.task(task);
+        let shift = state.shift.filter(|shift| state.phase.is_active() && !shift.is_there())?;
+        let nearness = match self.gate(now, task) {
+            Gate::Open { nearness } => nearness,
+            Gate::Rising { until } => {
+                // As soon as somebody has looked, whenever that is.
+                let mut health = self.plan.task(task).health.iter().chain(&self.plan.health);
+                let is_unseen = health.any(|id| self.is_unseen_until(now, task, *id).is_some());
+                return (!is_unseen).then_some(until);
+            }
+            Gate::Closed(_) => return None,
+        };
+        let circumstances = Circumstances { nearness, speed: 1.0, haste: state.haste };
+        let own = self.plan.task(task);
+        Some(shift.at_since + wait(&own.pace, &own.expected, circumstances))
+    }
+
+    /// Takes the next step of a shift that nothing stands in the way of.
+    fn step(&mut self, now: Time, task: TaskId, shift: Shifted, circumstances: Circumstances) {
+        let own = self.plan.task(task);
+        let is_first = shift.steps == 0 && !shift.is_there();
+        if !is_first {
+            let looked_enough = shift.at_since + wait(&own.pace, &own.expected, circumstances);
+            if now < looked_enough {
+                return self.wake_at(task, looked_enough);
+            }
+            if shift.steps > 0 && !self.has_looked_since(task, shift.at_since) {
+                // The next observation wakes it.
+                return self.await_look.put(task, true);
+            }
+        }
+        if shift.is_there() || shift.from == shift.to {
+            return self.leave(now, task, Outcome::Done);
+        }
+        let nearness = circumstances.nearness;
+        let before = self.near_before[task.index()].filter(|_| shift.steps > 0);
+        let rise = before.map(|before| nearness - before);
+        let next = next_stop(&own.pace, &own.expected, &shift, circumstances, rise);
+        self.near_before[task.index()] = Some(nearness);
+        self.turn(now, task, shift, next);
+    }
+
+    /// Writes where a shift is to be next.
+    pub(super) fn turn(&mut self, now: Time, task: TaskId, shift: Shifted, next: f64) {
+        let value = Value::Number(shift.value_at(next));
+        self.issue(now, task, Effect::Write { knob: shift.knob, value });
+    }
+
+    /// Holds while health is bad; does what the pace says if it stays bad.
+    fn bear_breach(&mut self, now: Time, task: TaskId, shift: Shifted, pace: &Pace, why: Hold) {
+        self.hold(now, task, why);
+        let Some((since, _)) = self.state.task(task).hold else { return };
+        let patient_until = since.max(shift.at_since) + pace.patience;
+        if pace.on_breach == OnBreach::Hold || shift.at <= 0.0 {
+            return;
+        }
+        if now < patient_until {
+            return self.wake_at(task, patient_until);
+        }
+        match pace.on_breach {
+            OnBreach::Hold => {}
+            OnBreach::BackOff => {
+                let back = shift.step.abs().max(pace.first);
+                self.turn(now, task, shift, (shift.at - back).max(0.0));
+            }
+            OnBreach::Revert => self.move_task(now, task, Trigger::Revert),
+        }
+    }
+
+    /// Writes a knob once.
+    fn set(&mut self, now: Time, task: TaskId, knob: KnobId, to: &Goal) {
+        if self.state.task(task).stage_done {
+            return self.leave(now, task, Outcome::Done);
+        }
+        if self.state.task(task).origin(knob).is_none() {
+            return self.look_first(now, task, knob);
+        }
+        self.act(now, task, Effect::Write { knob, value: to.value().clone() });
+    }
+
+    /// Does something once, when health allows.
+    pub(super) fn act(&mut self, now: Time, task: TaskId, what: Effect) {
+        if self.state.task(task).stage_done {
+            return self.leave(now, task, Outcome::Done);
+        }
+        match self.gate(now, task) {
+            Gate::Open { .. } => {
+                self.release(now, task);
+                self.issue(now, task, what);
+            }
+            Gate::Rising { until } => self.wake_at(task, until),
+            Gate::Closed(why) => self.hold(now, task, why),
+        }
+    }
+
+    fn await_condition(&mut self, now: Time, task: TaskId, condition: ConditionId) {
+        match self.judge(now, task, [condition].into_iter()) {
+            Gate::Open { .. } => self.leave(now, task, Outcome::Done),
+            Gate::Rising { until } => self.wake_at(task, until),
+            Gate::Closed(why) => self.await_gate(now, task, why),
+        }
+    }
+
+    fn check(&mut self, now: Time, task: TaskId, condition: ConditionId) {
+        match self.judge(now, task, [condition].into_iter()) {
+            Gate::Open { .. } => self.leave(now, task, Outcome::Done),
+            Gate::Rising { until } => self.wake_at(task, until),
+            Gate::Closed(Hold::Breach { .. }) => self.leave(now, task, Outcome::Failed),
+            Gate::Closed(why) => self.hold(now, task, why),
+        }
+    }
+
+    /// Whether all tasks that have a barrier are at it, or past it.
+    pub(super) fn all_are_at(&self, name: &str) -> bool {
+        let tasks = self.index.barriers.get(name).into_iter().flatten();
+        tasks.copied().all(|task| {
+            let state = self.state.task(task);
+            let stages = &self.plan.task(task).stages;
+            let at = stages.iter().position(
+                |stage| matches!(&stage.kind, StageKind::Barrier { name: own } if own == name),
+            );
+            let is_there =
+                state.phase == Phase::Running && at.is_some_and(|at| state.stage.index() >= at);
+            is_there || state.phase.is_complete() || state.phase == Phase::Settling
+        })
+    }
+
+    pub(super) fn is_contested(&self, knob: KnobId) -> bool {
+        let left = self.state.knobs[knob.index()].as_ref();
+        left.is_some_and(|left| left.drifts >= super::DRIFTS_MAX)
+    }
+}

@@ -1,0 +1,455 @@
+//! The durable state of a run: nothing but its records, applied in order.
+//!
+//! [`State::apply`] decides nothing. What it meets was decided when it was
+//! written, so the state after a crash is the state before it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::DRIFT_FORGOTTEN_AFTER;
+use super::phase::{Census, Phase, Trigger};
+use super::record::{Effect, EffectId, Ended, Fact, Hold, Mode, Record, RunOutcome};
+use super::task::{Shifted, TaskState};
+use super::verb::{Abort, Command};
+use crate::plan::{ConditionId, KnobId, Outcome, Plan, Stage, StageId, StageKind, Task, TaskId};
+use crate::time::Time;
+use crate::value::Value;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct State {
+    pub mode: Mode,
+    pub paused: bool,
+    pub abort: Option<Abort>,
+    /// Who set the limits aside; two are needed.
+    pub waived_by: Vec<String>,
+    /// Conditions that count as held for all tasks.
+    pub overridden: Vec<ConditionId>,
+    pub tasks: Vec<TaskState>,
+    /// What is being done, and since when.
+    pub in_flight: BTreeMap<EffectId, InFlight>,
+    /// Where each knob was left, and by whom.
+    pub knobs: Vec<Option<Left>>,
+    /// How many writes of each knob have not ended.
+    pub writes: Vec<u32>,
+    /// Knobs that the last look did not find where they were left.
+    pub astray: Vec<KnobId>,
+    /// How near each condition came to its bound, once it was close.
+    pub nearest: Vec<f64>,
+    /// The share of each datacenter that is drained by others.
+    pub drained: Vec<f64>,
+    pub opened: Option<Time>,
+    pub closed: Option<(Time, RunOutcome)>,
+    /// The sequence number of the next record, and the next effect.
+    pub next_seq: u64,
+    pub next_effect: EffectId,
+    pub census: Census,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct InFlight {
+    pub task: TaskId,
+    pub what: Effect,
+    pub since: Time,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Left {
+    pub value: Value,
+    pub task: TaskId,
+    pub since: Time,
+    /// How often in a row it was found elsewhere, and when last.
+    pub drifts: u32,
+    pub drifted: Time,
+}
+
+impl Left {
+    fn new(value: Value, task: TaskId, since: Time) -> Self {
+        Left { value, task, since, drifts: 0, drifted: Time(0) }
+    }
+}
+
+/// A record that does not follow from those before it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Corrupt {
+    pub seq: u64,
+    pub why: String,
+}
+
+impl fmt::Display for Corrupt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "record {} does not follow from those before it: {}", self.seq, self.why)
+    }
+}
+
+impl std::error::Error for Corrupt {}
+
+impl State {
+    pub fn new(plan: &Plan) -> Self {
+        State {
+            mode: Mode::Drill,
+            paused: false,
+            abort: None,
+            waived_by: Vec::new(),
+            overridden: Vec::new(),
+            tasks: plan.tasks.iter().map(|_| TaskState::new()).collect(),
+            in_flight: BTreeMap::new(),
+            knobs: vec![None; plan.knobs.len()],
+            writes: vec![0; plan.knobs.len()],
+            astray: Vec::new(),
+            nearest: vec![0.0; plan.conditions.len()],
+            drained: plan.datacenters.iter().map(|datacenter| datacenter.drained).collect(),
+            opened: None,
+            closed: None,
+            next_seq: 0,
+            next_effect: EffectId(1),
+            census: plan.tasks.iter().map(|_| Phase::Waiting).collect(),
+        }
+    }
+
+    pub fn task(&self, id: TaskId) -> &TaskState {
+        &self.tasks[id.index()]
+    }
+
+    pub(super) fn stage<'p>(&self, plan: &'p Plan, id: TaskId) -> &'p Stage {
+        &plan.task(id).stages[self.task(id).stage.index()]
+    }
+
+    /// The first try of what an effect in flight does: the same for all tries
+    /// of one act, so that a driver does it once.
+    pub fn occasion(&self, effect: EffectId) -> EffectId {
+        let act = self.in_flight.get(&effect).filter(|own| matches!(own.what, Effect::Act(_)));
+        act.and_then(|own| self.task(own.task).occasion).unwrap_or(effect)
+    }
+
+    /// Whether somebody is writing a knob.
+    pub fn is_written(&self, knob: KnobId) -> bool {
+        self.writes[knob.index()] > 0
+    }
+
+    /// Takes the next record.
+    pub fn apply(&mut self, plan: &Plan, record: &Record) -> Result<(), Corrupt> {
+        let corrupt = |why: String| Corrupt { seq: record.seq, why };
+        if record.seq != self.next_seq {
+            return Err(corrupt(format!("expected record {}", self.next_seq)));
+        }
+        if self.closed.is_some() {
+            return Err(corrupt("the run is closed".into()));
+        }
+        self.take(plan, record.at, &record.fact).map_err(corrupt)?;
+        self.next_seq += 1;
+        Ok(())
+    }
+
+    fn take(&mut self, plan: &Plan, at: Time, fact: &Fact) -> Result<(), String> {
+        match fact {
+            Fact::Opened { mode, .. } => {
+                self.mode = *mode;
+                self.opened = Some(at);
+            }
+            Fact::Moved { task, trigger } => self.take_moved(*task, *trigger, at)?,
+            Fact::Entered { task, stage } => {
+                let own: &Task = plan.tasks.get(task.index()).ok_or("no such task")?;
+                let stage_of = own.stages.get(stage.index()).ok_or("no such stage")?;
+                let state = self.task_mut(*task)?;
+                if state.stage != *stage {
+                    state.occasion = None;
+                }
+                (state.stage, state.entered) = (*stage, at);
+                (state.shift, state.stage_done) = (None, false);
+                if let StageKind::Govern { knob, budget } = stage_of.kind {
+                    state.governs = Some((knob, budget));
+                }
+                (state.failures, state.last_failure) = (0, None);
+                state.approved_by.clear();
+            }
+            Fact::Left { task, outcome, .. } => {
+                let state = self.task_mut(*task)?;
+                state.shift = None;
+                if *outcome != Outcome::Failed {
+                    (state.failures, state.last_failure) = (0, None);
+                    state.occasion = None;
+                }
+            }
+            Fact::Found { task, knob, value } => self.take_found(plan, *task, *knob, value, at)?,
+            Fact::Issued { effect, task, what } => self.take_issued(*effect, *task, what, at)?,
+            Fact::Ended { effect, result } => self.take_ended(plan, *effect, result, at)?,
+            Fact::Drifted { knob, .. } => {
+                let left = self.knobs.get_mut(knob.index()).and_then(Option::as_mut);
+                let left = left.ok_or("a knob drifted that was never turned")?;
+                // What could not be put back has not stayed anywhere since.
+                let is_another = at - left.since.max(left.drifted) >= DRIFT_FORGOTTEN_AFTER;
+                left.drifts = if is_another { 1 } else { left.drifts + 1 };
+                left.drifted = at;
+            }
+            Fact::Astray { knob, .. } => self.astray.push(*knob),
+            Fact::Held { task, why } => {
+                let state = self.task_mut(*task)?;
+                let mut since = at;
+                if matches!(why, Hold::Breach { .. }) {
+                    state.breaches += 1;
+                    // Bad health is bad health, whatever says so.
+                    if let Some((known, Hold::Breach { .. })) = state.hold {
+                        since = known;
+                    }
+                }
+                state.hold = Some((since, why.clone()));
+            }
+            Fact::Released { task } => self.task_mut(*task)?.hold = None,
+            Fact::Close { condition, value } => {
+                let nearness = plan.conditions.get(condition.index()).ok_or("no such condition")?;
+                self.nearest[condition.index()] = nearness.nearness(*value).unwrap_or(0.0);
+            }
+            Fact::Stuck { task } => self.task_mut(*task)?.is_stuck = true,
+            Fact::Commanded { by, command, .. } => self.take_command(by, command)?,
+            Fact::Fleet { drained } => {
+                if drained.len() != self.drained.len() {
+                    return Err("other datacenters than those of the plan".into());
+                }
+                self.drained.clone_from(drained);
+            }
+            Fact::Closed { outcome } => self.closed = Some((at, *outcome)),
+        }
+        Ok(())
+    }
+
+    fn task_mut(&mut self, id: TaskId) -> Result<&mut TaskState, String> {
+        self.tasks.get_mut(id.index()).ok_or_else(|| format!("no task {}", id.0))
+    }
+
+    fn take_moved(&mut self, task: TaskId, trigger: Trigger, at: Time) -> Result<(), String> {
+        let state = self.task_mut(task)?;
+        let before = state.phase;
+        let next = before
+            .after(trigger)
+            .ok_or_else(|| format!("{trigger:?} does not apply to a task that is {before:?}"))?;
+        state.phase = next;
+        if before == Phase::Waiting && next == Phase::Running && state.started.is_none() {
+            state.started = Some(at);
+        }
+        if next == Phase::Running {
+            // A crash may come before the record that says which stage it enters.
+            state.entered = at;
+        }
+        if next == Phase::Reverting {
+            state.shift = None;
+            (state.failures, state.last_failure) = (0, None);
+        }
+        if next == Phase::Reverted {
+            // All that it did is undone: whoever retries it begins anew.
+            (state.stage, state.governs) = (StageId(0), None);
+        }
+        state.hold = None;
+        if !next.is_active() {
+            state.ended = Some(at);
+            // What comes now is tried as often as anything; why it ended stays.
+            state.failures = 0;
+        }
+        self.census.move_one(before, next);
+        Ok(())
+    }
+
+    fn take_found(
+        &mut self,
+        plan: &Plan,
+        task: TaskId,
+        knob: KnobId,
+        value: &Value,
+        at: Time,
+    ) -> Result<(), String> {
+        let phase = self.task_mut(task)?.phase;
+        let goal = match (phase, &self.stage(plan, task).kind) {
+            (Phase::Running, StageKind::Shift { knob: own, to }) if *own == knob => {
+                Some(to.value().clone())
+            }
+            // The way back.
+            (Phase::Reverting, _) => self.task(task).origin(knob).cloned(),
+            _ => None,
+        };
+        let state = self.task_mut(task)?;
+        if state.origin(knob).is_none() {
+            state.origins.push((knob, value.clone()));
+        }
+        let is_there = goal.as_ref().is_some_and(|goal| goal.is_met_by(value));
+        if is_there {
+            // Whoever brought it there, it is what was wanted.
+            state.doubted.retain(|(own, _)| *own != knob);
+        }
+        // From here on it counts as left where it was found, or it would be put
+        // back behind the task's back.
+        match self.knobs.get_mut(knob.index()).ok_or("no such knob")? {
+            Some(left) => (left.value, left.since) = (value.clone(), at),
+            left if is_there => {
+                *left = Some(Left::new(value.clone(), task, at));
+            }
+            None => {}
+        }
+        let state = self.task_mut(task)?;
+        let ends = goal.and_then(|goal| Some((value.number()?, goal.number()?)));
+        if let Some((from, to)) = ends {
+            state.shift = Some(Shifted {
+                knob,
+                from,
+                to,
+                at: 0.0,
+                at_since: at,
+                next: 0.0,
+                step: 0.0,
+                steps: 0,
+            });
+        }
+        Ok(())
+    }
+
+    fn take_issued(
+        &mut self,
+        effect: EffectId,
+        task: TaskId,
+        what: &Effect,
+        at: Time,
+    ) -> Result<(), String> {
+        if effect != self.next_effect {
+            return Err(format!("expected effect {}", self.next_effect.0));
+        }
+        let state = self.task_mut(task)?;
+        if let Some(other) = state.in_flight {
+            return Err(format!("effect {} has not ended", other.0));
+        }
+        state.in_flight = Some(effect);
+        match (what, &mut state.shift) {
+            (Effect::Write { knob, value: Value::Number(value) }, Some(shift))
+                if shift.knob == *knob =>
+            {
+                let next = shift.share_of(*value);
+                // Nobody goes on after a step that was not borne.
+                if next > shift.at {
+                    state.borne = state.borne.max(shift.step);
+                }
+                shift.next = next;
+            }
+            (Effect::Act(_), _) => {
+                state.has_acted = true;
+                state.occasion.get_or_insert(effect);
+            }
+            _ => {}
+        }
+        if let Effect::Write { knob, .. } = what {
+            *self.writes.get_mut(knob.index()).ok_or("no such knob")? += 1;
+        }
+        self.in_flight.insert(effect, InFlight { task, what: what.clone(), since: at });
+        self.next_effect = EffectId(effect.0 + 1);
+        Ok(())
+    }
+
+    fn take_ended(
+        &mut self,
+        plan: &Plan,
+        effect: EffectId,
+        result: &Ended,
+        at: Time,
+    ) -> Result<(), String> {
+        let ended = self.in_flight.remove(&effect).ok_or("an effect ended that was not begun")?;
+        if let Effect::Write { knob, .. } = ended.what {
+            self.writes[knob.index()] -= 1;
+        }
+        let is_of_stage = self.stage(plan, ended.task).wants(&ended.what);
+        let state = self.task_mut(ended.task)?;
+        state.in_flight = None;
+        match result {
+            Ended::Done { .. } => {
+                state.failures = 0;
+                if state.phase.is_active() {
+                    state.last_failure = None;
+                }
+                state.stage_done |= is_of_stage && state.phase == Phase::Running;
+                if let Effect::Write { knob, value } = ended.what {
+                    state.doubted.retain(|(own, _)| *own != knob);
+                    if let Some(shift) = state.shift.as_mut().filter(|shift| shift.knob == knob) {
+                        shift.arrive(at);
+                        state.steps += 1;
+                    }
+                    let left = &mut self.knobs[knob.index()];
+                    let now = Left::new(value, ended.task, at);
+                    *left = Some(match left.take() {
+                        Some(Left { drifts, drifted, .. }) => Left { drifts, drifted, ..now },
+                        None => now,
+                    });
+                }
+            }
+            Ended::Failed { why } => {
+                state.failures += 1;
+                state.failed_at = at;
+                // Why a task failed matters more than what came after.
+                if state.phase.is_active() || state.last_failure.is_none() {
+                    state.last_failure = Some(why.clone());
+                }
+                if let Effect::Write { knob, value } = ended.what
+                    && !state.doubted.contains(&(knob, value.clone()))
+                {
+                    state.doubted.push((knob, value));
+                }
+            }
+            Ended::Refused { why } => {
+                state.failures = u32::MAX;
+                state.last_failure = Some(why.clone());
+            }
+        }
+        Ok(())
+    }
+
+    fn take_command(&mut self, by: &str, command: &Command) -> Result<(), String> {
+        match command {
+            Command::Pause { task: None } => self.paused = true,
+            Command::Resume { task: None } => self.paused = false,
+            Command::Pause { task: Some(task) } => self.task_mut(*task)?.paused = true,
+            Command::Resume { task: Some(task) } => {
+                self.task_mut(*task)?.paused = false;
+                // Whoever says this has seen to it that nobody else turns them.
+                let own = self.knobs.iter_mut().flatten().filter(|left| left.task == *task);
+                own.for_each(|left| left.drifts = 0);
+            }
+            Command::Override { condition, task: None } => add(&mut self.overridden, *condition),
+            Command::Override { condition, task: Some(task) } => {
+                let state = self.task_mut(*task)?;
+                add(&mut state.overridden, *condition);
+                state.was_helped = true;
+            }
+            Command::Accelerate { task: Some(task) } => self.task_mut(*task)?.hurry(),
+            Command::Accelerate { task: None } => {
+                self.tasks.iter_mut().for_each(TaskState::hurry);
+            }
+            Command::Approve { task } => self.task_mut(*task)?.approved_by.push(by.to_owned()),
+            Command::SetMode { mode } => self.mode = *mode,
+            Command::WaiveLimits => self.waived_by.push(by.to_owned()),
+            Command::Abort { how } => {
+                self.abort = Some(*how);
+                self.astray.clear();
+            }
+            Command::Retry { task } => self.task_mut(*task)?.was_helped = true,
+            // What they do to the task is a record of its own.
+            Command::Skip { .. } | Command::Stop { .. } => {}
+        }
+        Ok(())
+    }
+}
+
+/// Adds what is not there yet: who says a thing twice says it once.
+fn add(conditions: &mut Vec<ConditionId>, condition: ConditionId) {
+    if !conditions.contains(&condition) {
+        conditions.push(condition);
+    }
+}
+
+impl Stage {
+    /// Whether an effect is what this stage is there for.
+    fn wants(&self, what: &Effect) -> bool {
+        match (&self.kind, what) {
+            (StageKind::Set { knob: own, to }, Effect::Write { knob, value }) => {
+                own == knob && to.value() == value
+            }
+            (StageKind::Govern { knob: own, .. }, Effect::Write { knob, .. }) => own == knob,
+            (StageKind::Act(own), Effect::Act(act)) => own == act,
+            (StageKind::Say(own), Effect::Say(saying)) => own == saying,
+            _ => false,
+        }
+    }
+}

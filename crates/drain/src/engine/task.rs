@@ -1,0 +1,139 @@
+//! The durable state of one task.
+
+use super::phase::Phase;
+use super::record::{EffectId, Hold};
+use crate::plan::{BudgetId, ConditionId, KnobId, StageId};
+use crate::time::Time;
+use crate::value::Value;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskState {
+    pub phase: Phase,
+    pub stage: StageId,
+    pub started: Option<Time>,
+    pub ended: Option<Time>,
+    pub entered: Time,
+    /// Where its knobs stood, in the order in which it first touched them.
+    pub origins: Vec<(KnobId, Value)>,
+    /// What a write may have turned a knob to although it was said to have
+    /// failed.
+    pub doubted: Vec<(KnobId, Value)>,
+    /// How far the shift it is in has come.
+    pub shift: Option<Shifted>,
+    /// Whether the effect of the stage it is in was done.
+    pub stage_done: bool,
+    /// A knob that it keeps at its share of a budget.
+    pub governs: Option<(KnobId, BudgetId)>,
+    pub in_flight: Option<EffectId>,
+    /// The first try of what the stage it is in does once: what tells its
+    /// repetition from a second act.
+    pub occasion: Option<EffectId>,
+    /// How often the effect that is due has failed, and when it did last.
+    pub failures: u32,
+    pub failed_at: Time,
+    pub last_failure: Option<String>,
+    /// Who approved the stage it is in.
+    pub approved_by: Vec<String>,
+    pub overridden: Vec<ConditionId>,
+    pub paused: bool,
+    /// How often somebody asked for more speed.
+    pub haste: u32,
+    pub hold: Option<(Time, Hold)>,
+    pub is_stuck: bool,
+    /// Whether somebody retried it or overrode something for it: how long it
+    /// took is not how long it takes.
+    pub was_helped: bool,
+    /// Whether it did something that writing knobs back does not undo.
+    pub has_acted: bool,
+    /// Steps of all its shifts, and times that a breach held it.
+    pub steps: u32,
+    pub breaches: u32,
+    /// The largest step that its health bore, as a share of the way.
+    pub borne: f64,
+}
+
+/// A shift on its way: from 0, where the knob stood, to 1, where it is to go.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shifted {
+    pub knob: KnobId,
+    pub from: f64,
+    pub to: f64,
+    /// What was confirmed, when, and what is wanted next.
+    pub at: f64,
+    pub at_since: Time,
+    pub next: f64,
+    /// The step that led here.
+    pub step: f64,
+    pub steps: u32,
+}
+
+impl TaskState {
+    pub(super) fn new() -> Self {
+        TaskState {
+            phase: Phase::Waiting,
+            stage: StageId(0),
+            started: None,
+            ended: None,
+            entered: Time(0),
+            origins: Vec::new(),
+            doubted: Vec::new(),
+            shift: None,
+            stage_done: false,
+            governs: None,
+            in_flight: None,
+            occasion: None,
+            failures: 0,
+            failed_at: Time(0),
+            last_failure: None,
+            approved_by: Vec::new(),
+            overridden: Vec::new(),
+            paused: false,
+            haste: 0,
+            hold: None,
+            is_stuck: false,
+            was_helped: false,
+            has_acted: false,
+            steps: 0,
+            breaches: 0,
+            borne: 0.0,
+        }
+    }
+
+    /// Where a knob stood before this task touched it.
+    pub fn origin(&self, knob: KnobId) -> Option<&Value> {
+        self.origins.iter().find(|(own, _)| *own == knob).map(|(_, value)| value)
+    }
+
+    /// Somebody asked for more speed.
+    pub(super) fn hurry(&mut self) {
+        self.haste = self.haste.saturating_add(1);
+    }
+
+    /// Whether nobody knows where a write left a knob.
+    pub fn doubts(&self, knob: KnobId) -> bool {
+        self.doubted.iter().any(|(own, _)| *own == knob)
+    }
+}
+
+impl Shifted {
+    /// Where the knob stands after a share of the way.
+    pub fn value_at(&self, share: f64) -> f64 {
+        if share >= 1.0 { self.to } else { self.from + (self.to - self.from) * share }
+    }
+
+    /// How much of the way a value is.
+    pub(super) fn share_of(&self, value: f64) -> f64 {
+        let way = self.to - self.from;
+        if way == 0.0 { 1.0 } else { ((value - self.from) / way).clamp(0.0, 1.0) }
+    }
+
+    pub fn is_there(&self) -> bool {
+        self.at >= 1.0 - 1e-9
+    }
+
+    pub(super) fn arrive(&mut self, at: Time) {
+        self.step = self.next - self.at;
+        (self.at, self.at_since) = (self.next, at);
+        self.steps += 1;
+    }
+}

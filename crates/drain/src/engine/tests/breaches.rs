@@ -1,0 +1,190 @@
+//! What bad health does to a shift.
+
+use super::*;
+
+#[test]
+fn a_breach_holds_until_health_is_back() {
+    let (mut world, web, errors) = watched(OnBreach::Hold);
+    world.until("it began", |world| world.writes(KnobId(0)).len() == 2);
+    world.values[0] = Some(1.5);
+    world.passes(Millis(60_000));
+    assert_eq!(world.writes(KnobId(0)).len(), 2, "no step past a breach");
+    let (_, hold) = world.run.state().task(web).hold.clone().unwrap();
+    assert_eq!(hold, Hold::Breach { condition: errors, value: Some(1.5) });
+    world.values[0] = None;
+    world.passes(Millis(5_000));
+    let (_, hold) = world.run.state().task(web).hold.clone().unwrap();
+    assert_eq!(hold, Hold::NoData { condition: errors });
+    world.values[0] = Some(0.1);
+    world.until("it goes on", |world| world.outcome() == Some(RunOutcome::Completed));
+    world.check_replay();
+}
+
+#[test]
+fn a_breach_that_lasts_can_back_off() {
+    let (mut world, ..) = watched(OnBreach::BackOff);
+    world.until("it began", |world| world.writes(KnobId(0)).len() == 3);
+    world.values[0] = Some(1.5);
+    world.passes(Millis(6_000));
+    assert_eq!(world.writes(KnobId(0)), [0.9, 0.7, 0.3, 0.7]);
+    world.passes(Millis(60_000));
+    assert_eq!(world.knobs[0], Value::Number(1.0), "all the way, if nothing less helps");
+    world.values[0] = Some(0.1);
+    world.until("it goes on", |world| world.outcome() == Some(RunOutcome::Completed));
+    world.check_replay();
+}
+
+#[test]
+fn a_breach_that_lasts_can_revert_in_steps_and_be_tried_again() {
+    let (mut world, web, _) = watched(OnBreach::Revert);
+    world.until("it began", |world| world.writes(KnobId(0)).len() == 3);
+    world.values[0] = Some(1.5);
+    world.until("it is back", |world| world.phase(web) == Phase::Reverted);
+    let writes = world.writes(KnobId(0));
+    assert!(writes.len() > 5 && writes.last() == Some(&1.0), "{writes:?}");
+    assert_eq!(world.outcome(), None);
+    world.values[0] = Some(0.1);
+    world.say(Command::Retry { task: web });
+    world.until("it goes on", |world| world.outcome() == Some(RunOutcome::Completed));
+    world.check_replay();
+}
+
+#[test]
+fn waits_grow_when_a_bound_is_close_and_steps_shrink_when_they_bring_it_closer() {
+    let drain = |value: fn(f64) -> f64| {
+        let (mut world, ..) = watched(OnBreach::Hold);
+        world.values[0] = Some(value(1.0));
+        for steps in 1.. {
+            world.until("the next step", |world| {
+                world.writes(KnobId(0)).len() >= steps || world.outcome().is_some()
+            });
+            if world.outcome().is_some() {
+                break;
+            }
+            world.values[0] = world.writes(KnobId(0)).last().map(|weight| value(*weight));
+        }
+        (world.writes(KnobId(0)).len(), world.now)
+    };
+    let (calm, close) = (drain(|_| 0.1), drain(|_| 0.9));
+    assert_eq!(calm.0, close.0, "other things make it close");
+    assert!(calm.1 < close.1);
+    let closer = drain(|weight| 0.99 - 0.19 * weight);
+    assert!(closer.0 > close.0 && closer.1 > close.1, "{closer:?} {close:?}");
+}
+
+#[test]
+fn what_went_back_begins_anew_when_it_is_retried() {
+    let mut sketch = Sketch::new();
+    let errors = sketch.below("errors", 1.0);
+    let (first, second) = (sketch.knob("weight"), sketch.knob("sessions"));
+    let to = || Goal::Value(Value::Number(0.0));
+    let stages = vec![
+        stage("weight", StageKind::Shift { knob: first, to: to() }, Next::Stage(StageId(1))),
+        stage("sessions", StageKind::Shift { knob: second, to: to() }, Next::Exit(Exit::Done)),
+    ];
+    let chat = sketch.task("chat", &[], stages);
+    (sketch.last().health, sketch.last().pace.on_breach) = (vec![errors], OnBreach::Revert);
+    let mut world = World::open(sketch);
+    world.until("sessions are ended", |world| world.writes(second).len() == 2);
+    world.values[0] = Some(1.5);
+    world.until("it is back", |world| world.phase(chat) == Phase::Reverted);
+    assert_eq!(world.knobs, [1.0, 1.0].map(Value::Number));
+    world.values[0] = Some(0.1);
+    world.say(Command::Retry { task: chat });
+    world.until("it goes on", |world| world.outcome() == Some(RunOutcome::Completed));
+    assert_eq!(world.knobs, [0.0, 0.0].map(Value::Number), "both, the first one too");
+    world.check_replay();
+}
+
+/// Steps are shares of the way, none smaller than a two-hundredth: whatever
+/// health does, the way back ends.
+#[test]
+fn the_way_back_ends_however_bad_health_is() {
+    for first in [0.0, 0.001, 0.05, 1.0] {
+        let (mut world, web, _) = watched(OnBreach::Hold);
+        let mut plan = (**world.run.plan()).clone();
+        plan.tasks[0].pace = Pace { first, wait: Millis(100), wait_max: Millis(400), ..PACE };
+        plan.tasks[0].pace.patience = Millis(200);
+        world = World::open(Sketch { plan });
+        world.tick = Millis(100);
+        world.until("it began", |world| world.knobs[0].number() < Some(0.5));
+        let before = world.writes(KnobId(0)).len();
+        world.values[0] = Some(99.0);
+        world.say(Command::Abort { how: Abort::Revert });
+        world.until("it is over", |world| world.outcome().is_some());
+        assert_eq!(world.outcome(), Some(RunOutcome::Reverted));
+        assert_eq!(world.phase(web), Phase::Reverted);
+        let steps = world.writes(KnobId(0)).len() - before;
+        assert!(steps <= 201, "{steps} steps of {first}");
+    }
+}
+
+#[test]
+fn what_nobody_could_look_at_yet_is_nothing_to_be_held_for() {
+    let (mut world, web, errors) = watched(OnBreach::Hold);
+    world.until("it began", |world| world.writes(KnobId(0)).len() == 2);
+    let plan = world.run.plan().clone();
+    world.run = Run::resume(plan, &world.log).unwrap();
+    let known = world.log.len();
+    for _ in 0..20 {
+        world.now = world.now + Millis(1000);
+        world.event(Event::Tick);
+    }
+    assert_eq!(world.log.len(), known, "{:?}", &world.log[known..]);
+    assert_eq!(world.writes(KnobId(0)).len(), 2, "and no step is taken");
+    // Somebody should have looked by now.
+    world.now = world.now + Millis(11_000);
+    world.event(Event::Tick);
+    let (_, hold) = world.run.state().task(web).hold.clone().unwrap();
+    assert_eq!(hold, Hold::NoData { condition: errors });
+    world.until("it goes on", |world| world.outcome() == Some(RunOutcome::Completed));
+    world.check_replay();
+}
+
+/// Each of two conditions is breached in turn: together they are bad health for
+/// as long as either is.
+#[test]
+fn patience_ends_though_it_is_another_condition_each_time() {
+    let mut sketch = Sketch::new();
+    let health = vec![sketch.below("errors", 1.0), sketch.below("latency", 1.0)];
+    sketch.shift("web", &[]);
+    (sketch.last().health, sketch.last().pace.on_breach) = (health, OnBreach::BackOff);
+    let mut world = World::open(sketch);
+    world.until("it began", |world| world.writes(KnobId(0)).len() == 3);
+    for round in 0..12 {
+        let (bad, good) = if round % 2 == 0 { (0, 1) } else { (1, 0) };
+        // The other one is breached before this one is well again.
+        world.values[bad] = Some(1.5);
+        world.pass();
+        world.values[good] = Some(0.1);
+        world.pass();
+    }
+    assert_eq!(world.writes(KnobId(0))[..4], [0.9, 0.7, 0.3, 0.7]);
+    world.check_replay();
+}
+
+/// The datacenters that take the load have a say in every step.
+#[test]
+fn the_health_of_receiving_datacenters_slows_and_holds_every_shift() {
+    let drain = |utilisation: fn(f64) -> f64| {
+        let mut sketch = Sketch::new();
+        let receiving = sketch.below("utilisation of b", 0.95);
+        sketch.plan.health = vec![receiving];
+        sketch.shift("web", &[]);
+        let mut world = World::open(sketch);
+        for _ in 0..2000 {
+            let moved = 1.0 - world.knobs[0].number().unwrap();
+            world.values[0] = Some(utilisation(moved));
+            world.pass();
+            if world.outcome().is_some() {
+                break;
+            }
+        }
+        (world.outcome(), world.writes(KnobId(0)).len(), world.now)
+    };
+    let (roomy, tight) = (drain(|moved| 0.4 + 0.2 * moved), drain(|moved| 0.6 + 0.34 * moved));
+    assert_eq!((roomy.0, tight.0), (Some(RunOutcome::Completed), Some(RunOutcome::Completed)));
+    assert!(tight.1 > roomy.1 && tight.2 > roomy.2, "{roomy:?} {tight:?}");
+    let full = drain(|moved| 0.6 + 0.8 * moved);
+    assert_eq!(full.0, None, "held at what the others bear: {full:?}");
+}

@@ -1,0 +1,123 @@
+//! Effects that fail, are cut off, or are not heard of.
+
+use super::*;
+
+#[test]
+fn effects_that_fail_are_tried_again_and_then_given_up() {
+    let mut sketch = Sketch::new();
+    let web = sketch.shift("web", &[]);
+    let mut world = World::open(sketch);
+    world.broken.insert(KnobId(0), Ended::Done { found: Some(Value::Number(1.0)) });
+    world.until("it is given up", |world| world.phase(web) == Phase::Failed);
+    let tried = world.writes(KnobId(0)).len() as u32;
+    assert_eq!(tried, ATTEMPTS_MAX);
+    let why = world.run.state().task(web).last_failure.clone().unwrap();
+    assert_eq!(why, "wrote 0.9, read back 1");
+    world.broken.clear();
+    world.say(Command::Retry { task: web });
+    world.until("it goes on", |world| world.outcome() == Some(RunOutcome::Completed));
+    world.check_replay();
+}
+
+#[test]
+fn what_is_refused_is_not_tried_again() {
+    let mut sketch = Sketch::new();
+    let web = sketch.shift("web", &[]);
+    let mut world = World::open(sketch);
+    world.broken.insert(KnobId(0), Ended::Refused { why: "fenced off".into() });
+    world.until("it is given up", |world| world.phase(web) == Phase::Failed);
+    assert_eq!(world.writes(KnobId(0)).len(), 1);
+}
+
+#[test]
+fn an_effect_in_flight_is_known_after_a_crash() {
+    let mut sketch = Sketch::new();
+    sketch.shift("web", &[]);
+    let plan = Arc::new(sketch.plan);
+    let (mut run, mut log) = Run::open(plan.clone(), "ann", "", Mode::Drill, Time(0));
+    let look = Event::Looked { knob: KnobId(0), asked: Time(0), found: Ok(Value::Number(1.0)) };
+    log.extend(run.handle(Time(0), look).unwrap());
+    // It died before it heard of the end.
+    let mut again = Run::resume(plan, &log).unwrap();
+    let (effect, in_flight) = again.state().in_flight.first_key_value().unwrap();
+    let write = Effect::Write { knob: KnobId(0), value: Value::Number(0.9) };
+    assert_eq!((*effect, &in_flight.what), (EffectId(1), &write));
+    let done = Ended::Done { found: Some(Value::Number(0.9)) };
+    let ended = Event::Ended { effect: EffectId(1), result: done };
+    assert_eq!(again.handle(Time(9), ended.clone()).unwrap().len(), 1);
+    assert_eq!(again.handle(Time(9), ended).unwrap().len(), 0, "once is enough");
+}
+
+#[test]
+fn what_is_not_answered_is_waited_for_and_that_is_said() {
+    let mut sketch = Sketch::new();
+    let web = sketch.shift("web", &[]);
+    let mut world = World::open(sketch);
+    world.until("it began", |world| world.writes(KnobId(0)).len() == 1);
+    world.held_back = Some(Vec::new());
+    world.until("the next step", |world| world.writes(KnobId(0)).len() == 2);
+    world.passes(Millis::from_secs(119));
+    assert_eq!(world.run.state().task(web).hold, None);
+    world.passes(Millis::from_secs(600));
+    let (_, hold) = world.run.state().task(web).hold.clone().unwrap();
+    assert_eq!(hold, Hold::Unanswered { effect: EffectId(2) });
+    assert_eq!(world.writes(KnobId(0)).len(), 2, "it may still be done: nothing else is begun");
+    world.say(Command::Abort { how: Abort::Hold });
+    world.passes(Millis::from_secs(10));
+    assert_eq!(world.outcome(), None, "not even an abort leaves it halfway");
+    world.answer();
+    assert_eq!(world.run.state().task(web).hold, None);
+    world.until("it is over", |world| world.outcome() == Some(RunOutcome::Held));
+    world.check_replay();
+}
+
+#[test]
+fn all_tries_of_an_act_are_one_occasion() {
+    let mut sketch = Sketch::new();
+    let act = Act { driver: "jobs".into(), action: "stop".into(), arguments: BTreeMap::new() };
+    let stages = vec![
+        stage("first", StageKind::Act(act.clone()), Next::Stage(StageId(1))),
+        stage("second", StageKind::Act(act), Next::Exit(Exit::Done)),
+    ];
+    let job = sketch.task("job", &[], stages);
+    let plan = Arc::new(sketch.plan);
+    let (mut run, _) = Run::open(plan, "ann", "", Mode::Drill, Time(0));
+    let mut occasions = Vec::new();
+    let mut now = Time(0);
+    for round in 0..3 * u64::from(ATTEMPTS_MAX) {
+        now = now + Millis::from_secs(60);
+        run.handle(now, Event::Tick).unwrap();
+        if run.state().task(job).phase == Phase::Failed {
+            let retry = Command::Retry { task: job };
+            let said = Event::Said { by: "ann".into(), reason: "".into(), command: retry };
+            run.handle(now, said).unwrap();
+        }
+        let Some(effect) = run.state().in_flight.keys().next().copied() else { break };
+        occasions.push(run.state().occasion(effect));
+        let result = match round {
+            12 | 20 => Ended::Done { found: None },
+            _ => Ended::Failed { why: "no answer".into() },
+        };
+        run.handle(now, Event::Ended { effect, result }).unwrap();
+    }
+    occasions.dedup();
+    assert_eq!(occasions, [EffectId(1), EffectId(14)], "one for each stage, whoever retries");
+}
+
+#[test]
+fn what_is_done_again_after_a_crash_is_given_its_time() {
+    let mut sketch = Sketch::new();
+    let web = sketch.shift("web", &[]);
+    let mut world = World::open(sketch);
+    world.held_back = Some(Vec::new());
+    world.until("it began", |world| world.run.state().in_flight.len() == 1);
+    let plan = world.run.plan().clone();
+    world.run = Run::resume(plan, &world.log).unwrap();
+    // It was down for an hour.
+    world.now = world.now + Millis::from_secs(3600);
+    world.passes(Millis::from_secs(60));
+    assert_eq!(world.run.state().task(web).hold, None);
+    world.passes(Millis::from_secs(120));
+    let (_, hold) = world.run.state().task(web).hold.clone().unwrap();
+    assert_eq!(hold, Hold::Unanswered { effect: EffectId(1) });
+}

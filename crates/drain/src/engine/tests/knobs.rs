@@ -1,0 +1,223 @@
+//! Knobs that others turn, and the last look at all.
+
+use super::*;
+
+#[test]
+fn drift_is_noticed_and_repaired_and_a_fight_is_given_up() {
+    let (mut world, web, _) = watched(OnBreach::Hold);
+    world.until("it began", |world| world.writes(KnobId(0)).len() == 2);
+    world.values[0] = Some(1.5);
+    world.pass();
+    let left = world.knobs[0].clone();
+    for round in 0..10 {
+        // As a load balancer does when it is loaded anew.
+        world.knobs[0] = Value::Number(1.0);
+        world.sweep();
+        world.pass();
+        let is_repaired = world.knobs[0] == left;
+        assert_eq!(is_repaired, round < DRIFTS_MAX, "round {round}");
+    }
+    world.values[0] = Some(0.0);
+    world.pass();
+    let (_, hold) = world.run.state().task(web).hold.clone().unwrap();
+    assert_eq!(hold, Hold::Contested { knob: KnobId(0) });
+    world.say(Command::Resume { task: Some(web) });
+    world.until("it goes on", |world| world.outcome() == Some(RunOutcome::Completed));
+    world.check_replay();
+}
+
+#[test]
+fn a_look_from_before_a_write_is_no_drift() {
+    let (mut world, ..) = watched(OnBreach::Hold);
+    world.until("it began", |world| world.writes(KnobId(0)).len() == 2);
+    let asked = Time(0);
+    world.event(Event::Looked { knob: KnobId(0), asked, found: Ok(Value::Number(1.0)) });
+    assert_eq!(world.writes(KnobId(0)).len(), 2);
+}
+
+/// `web`, then `db`: the knob of what is done is lost while the other goes on.
+fn two_in_a_row() -> (World, TaskId, TaskId) {
+    let mut sketch = Sketch::new();
+    let web = sketch.shift("web", &[]);
+    let db = sketch.shift("db", &[web]);
+    let mut world = World::open(sketch);
+    world.until("the second began", |world| world.writes(KnobId(1)).len() == 2);
+    (world, web, db)
+}
+
+#[test]
+fn drift_of_what_is_done_is_repaired_while_the_run_goes_on() {
+    let (mut world, web, _) = two_in_a_row();
+    assert_eq!(world.phase(web), Phase::Done);
+    world.knobs[0] = Value::Number(1.0);
+    world.pass();
+    world.sweep();
+    assert_eq!(world.knobs[0], Value::Number(0.0));
+    assert_eq!(world.outcome(), None);
+    world.until("it is drained", |world| world.outcome() == Some(RunOutcome::Completed));
+    let report = crate::report::Report::of(world.run.plan(), &world.log).unwrap();
+    assert_eq!((report.drifts.len(), report.astray.len()), (1, 0));
+    world.check_replay();
+}
+
+#[test]
+fn what_is_lost_now_and_then_is_no_fight() {
+    let (mut world, ..) = watched(OnBreach::Hold);
+    world.until("it began", |world| world.writes(KnobId(0)).len() == 2);
+    world.values[0] = Some(1.5);
+    world.passes(Millis(1000));
+    let left = world.knobs[0].clone();
+    for _ in 0..3 * DRIFTS_MAX {
+        world.passes(Millis::from_secs(601));
+        world.knobs[0] = Value::Number(1.0);
+        world.sweep();
+        assert_eq!(world.knobs[0], left);
+    }
+}
+
+#[test]
+fn a_run_is_not_closed_before_a_last_look() {
+    let (mut world, ..) = two_in_a_row();
+    world.knobs[0] = Value::Number(1.0);
+    // Nobody looks now and then.
+    world.until("it is drained", |world| world.outcome() == Some(RunOutcome::Completed));
+    assert_eq!(world.knobs, [0.0, 0.0].map(Value::Number), "the last look finds it");
+    world.check_replay();
+}
+
+#[test]
+fn what_cannot_be_read_at_the_end_is_said() {
+    let (mut world, ..) = two_in_a_row();
+    world.unreadable.insert(KnobId(0));
+    world.until("it is drained", |world| world.outcome() == Some(RunOutcome::Completed));
+    let report = crate::report::Report::of(world.run.plan(), &world.log).unwrap();
+    let said: Vec<_> = report.astray.iter().map(|own| (own.knob.as_str(), &own.found)).collect();
+    assert_eq!(said, [("edge:web", &None)]);
+    world.check_replay();
+}
+
+#[test]
+fn what_somebody_keeps_turning_is_said_at_the_end() {
+    let (mut world, ..) = two_in_a_row();
+    for _ in 0..DRIFTS_MAX {
+        world.knobs[0] = Value::Number(1.0);
+        world.pass();
+        world.sweep();
+    }
+    world.knobs[0] = Value::Number(0.4);
+    world.until("it is drained", |world| world.outcome() == Some(RunOutcome::Completed));
+    let report = crate::report::Report::of(world.run.plan(), &world.log).unwrap();
+    let astray = &report.astray[0];
+    assert_eq!((&astray.expected, &astray.found), (&Value::Number(0.0), &Some(Value::Number(0.4))));
+    assert_eq!(astray.why, "somebody else keeps turning it");
+    world.check_replay();
+}
+
+#[test]
+fn what_was_put_back_and_is_not_there_is_not_reverted() {
+    let (mut world, web, _) = two_in_a_row();
+    world.say(Command::Abort { how: Abort::Revert });
+    world.until("the first is back", |world| world.phase(web) == Phase::Reverting);
+    world.unreadable.insert(KnobId(1));
+    world.until("it is over", |world| world.outcome().is_some());
+    assert_eq!(world.outcome(), Some(RunOutcome::PartlyReverted));
+    world.check_replay();
+}
+
+#[test]
+fn a_knob_that_another_task_writes_is_not_adrift() {
+    let mut sketch = Sketch::new();
+    let half = sketch.shift("web", &[]);
+    let StageKind::Shift { knob, .. } = sketch.last().stages[0].kind else { unreachable!() };
+    let to = Goal::Value(Value::Number(0.5));
+    sketch.last().stages[0].kind = StageKind::Shift { knob, to };
+    let to = Goal::Value(Value::Number(0.0));
+    let stages = vec![stage("rest", StageKind::Set { knob, to }, Next::Exit(Exit::Done))];
+    sketch.task("rest", &[half], stages);
+    let mut world = World::open(sketch);
+    world.until("half is gone", |world| {
+        world.phase(half) == Phase::Settling || world.phase(half) == Phase::Done
+    });
+    world.held_back.get_or_insert_default();
+    world.until("the rest goes", |world| world.writes(knob).last() == Some(&0.0));
+    // It has arrived, and nobody has heard of it.
+    world.pass();
+    assert_eq!(world.run.kept().count(), 0);
+    let found = Ok(Value::Number(0.0));
+    world.event(Event::Looked { knob, asked: world.now, found });
+    assert!(!world.log.iter().any(|record| matches!(record.fact, Fact::Drifted { .. })));
+    world.answer();
+    world.until("it is drained", |world| world.outcome() == Some(RunOutcome::Completed));
+}
+
+#[test]
+fn what_cannot_be_put_back_is_given_up_and_said() {
+    for (result, why) in [
+        (Ended::Failed { why: "no route".into() }, "it could not be put back: no route"),
+        (Ended::Refused { why: "fenced off".into() }, "it could not be put back: fenced off"),
+    ] {
+        let (mut world, ..) = two_in_a_row();
+        // Long enough that earlier drifts would be forgotten.
+        world.say(Command::Pause { task: Some(TaskId(1)) });
+        world.passes(DRIFT_FORGOTTEN_AFTER + Millis::from_secs(60));
+        world.say(Command::Resume { task: Some(TaskId(1)) });
+        world.knobs[0] = Value::Number(1.0);
+        world.broken.insert(KnobId(0), result);
+        world.until("it is drained", |world| world.outcome() == Some(RunOutcome::Completed));
+        let tries = world.log.iter().filter(|record| matches!(record.fact, Fact::Drifted { .. }));
+        assert_eq!(tries.count() as u32, DRIFTS_MAX);
+        let report = crate::report::Report::of(world.run.plan(), &world.log).unwrap();
+        assert_eq!(report.astray[0].why, why);
+        world.check_replay();
+    }
+}
+
+#[test]
+fn a_paused_run_that_is_aborted_to_hold_ends_and_says_what_is_elsewhere() {
+    for drifted in [0, 1] {
+        let (mut world, ..) = two_in_a_row();
+        world.say(Command::Pause { task: None });
+        world.knobs[drifted] = Value::Number(0.6);
+        world.pass();
+        world.say(Command::Abort { how: Abort::Hold });
+        world.until("it is over", |world| world.outcome() == Some(RunOutcome::Held));
+        assert_eq!(world.knobs[drifted], Value::Number(0.6), "nothing is turned while paused");
+        let report = crate::report::Report::of(world.run.plan(), &world.log).unwrap();
+        assert_eq!(report.astray.len(), 1);
+        world.check_replay();
+    }
+}
+
+#[test]
+fn the_last_look_does_not_ask_again_at_once() {
+    let (mut world, _, db) = two_in_a_row();
+    world.until("it is through", |world| world.writes(KnobId(1)).last() == Some(&0.0));
+    world.say(Command::Pause { task: Some(TaskId(0)) });
+    world.knobs[0] = Value::Number(1.0);
+    world.until("it is done", |world| world.phase(db) == Phase::Done);
+    assert_eq!(world.run.wanted(world.now).count(), 0);
+    assert_eq!(world.run.wanted(world.now + Millis(1000)).count(), 1);
+    world.say(Command::Resume { task: Some(TaskId(0)) });
+    world.until("it is drained", |world| world.outcome() == Some(RunOutcome::Completed));
+    assert_eq!(world.knobs[0], Value::Number(0.0));
+}
+
+/// A log that holds what JSON has no word for could not be read again.
+#[test]
+fn a_position_that_is_no_number_counts_as_unreadable() {
+    let mut sketch = Sketch::new();
+    let web = sketch.shift("web", &[]);
+    let mut world = World::open(sketch);
+    for odd in [f64::NAN, f64::INFINITY] {
+        let mut again = World::open(Sketch { plan: (**world.run.plan()).clone() });
+        again.run = Run::open(again.run.plan().clone(), "ann", "", Mode::Drill, Time(0)).0;
+        again.now = again.now + Millis(1000);
+        let found = Ok(Value::Number(odd));
+        let looked = Event::Looked { knob: KnobId(0), asked: again.now, found };
+        let records = again.run.handle(again.now, looked).unwrap();
+        assert!(!records.iter().any(|record| matches!(record.fact, Fact::Found { .. })));
+        let (_, hold) = again.run.state().task(web).hold.clone().unwrap();
+        assert_eq!(hold, Hold::Unreadable { knob: KnobId(0) });
+    }
+    world.until("it goes on", |world| world.outcome() == Some(RunOutcome::Completed));
+}

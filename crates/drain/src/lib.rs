@@ -1,0 +1,28 @@
+//! Moves the traffic of interdependent services out of a failing datacenter,
+//! and back, as fast as their health allows.
+//!
+//! A [`Plan`] says what is to be done: tasks, what each waits for, and the
+//! stages it consists of. A [`Run`] carries a plan out. It has no clock and
+//! touches nothing: events and the time go in, [`Record`]s come out; whoever
+//! drives it makes them durable first and then does what they ask for. The
+//! state of a run is nothing but its records, applied in order, so a run that
+//! was cut off goes on from the last one that was written.
+#![forbid(unsafe_code)]
+
+mod condition;
+pub mod engine;
+pub mod history;
+mod plan;
+pub mod report;
+pub mod runbook;
+mod time;
+mod value;
+
+pub use condition::{Comparison, Condition, FRESH_FOR, NoData, Observed, Source, Verdict};
+pub use plan::{
+    Act, Basis, Budget, BudgetId, Capacity, ConditionId, Datacenter, DatacenterId, Direction, Exit,
+    Expected, Foresight, Goal, Knob, KnobId, Limits, Move, Next, OnBreach, Outcome, Pace, Plan,
+    Predicted, Saying, Stage, StageId, StageKind, Task, TaskId,
+};
+pub use time::{Millis, Time};
+pub use value::Value;

@@ -1,0 +1,439 @@
+//! Makes a plan of runbooks that were checked: every name becomes a number,
+//! every variable a value, and tasks stand in an order in which parents come
+//! first.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::*;
+use crate::condition::Source;
+use crate::runbook::{
+    self, Aim, ConditionUse, Evacuation, Place, Problems, Runbooks, Service, Work,
+};
+
+/// What a plan depends on besides the runbooks.
+pub(crate) struct Given<'a> {
+    pub datacenter: &'a str,
+    pub direction: Direction,
+    /// By the names of tasks.
+    pub expectations: &'a BTreeMap<String, Expected>,
+    /// By the names of knobs.
+    pub originals: &'a BTreeMap<String, Value>,
+}
+
+/// The priority of tasks that state none: what people wait for goes first, then
+/// what holds state.
+const PRIORITY_USER_FACING: i32 = 100;
+const PRIORITY_STATEFUL: i32 = 50;
+
+/// The plan, if nothing is in its way; what is gets noted.
+pub(crate) fn compile(
+    runbooks: &Runbooks,
+    given: &Given<'_>,
+    problems: &mut Problems,
+) -> Option<Plan> {
+    let of = |evacuation: &&Evacuation| evacuation.datacenter.value == given.datacenter;
+    let Some(evacuation) = runbooks.evacuations.iter().find(of) else {
+        let known = runbooks.evacuations.iter().map(|other| other.datacenter.value.as_str());
+        let file = problems.open("runbooks");
+        problems.error(
+            Place { file, line: 0, column: 0 },
+            format!("there is no evacuation of `{}`", given.datacenter),
+            runbook::did_you_mean(given.datacenter, known),
+        );
+        return None;
+    };
+    let mut compiler = Compiler::new(runbooks, evacuation, given, problems);
+    let plan = compiler.plan();
+    (!compiler.failed).then_some(plan)?
+}
+
+struct Compiler<'a, 'p> {
+    runbooks: &'a Runbooks,
+    evacuation: &'a Evacuation,
+    given: &'a Given<'a>,
+    problems: &'p mut Problems,
+    failed: bool,
+    knobs: Vec<Knob>,
+    knob_ids: HashMap<String, KnobId>,
+    conditions: Vec<Condition>,
+    condition_ids: HashMap<String, ConditionId>,
+}
+
+/// A task before it has its number.
+struct Draft<'a> {
+    service: &'a Service,
+    task: &'a runbook::Task,
+    name: String,
+    priority: i32,
+    after: BTreeSet<usize>,
+    after_weak: BTreeSet<usize>,
+}
+
+impl<'a, 'p> Compiler<'a, 'p> {
+    fn new(
+        runbooks: &'a Runbooks,
+        evacuation: &'a Evacuation,
+        given: &'a Given<'a>,
+        problems: &'p mut Problems,
+    ) -> Self {
+        Compiler {
+            runbooks,
+            evacuation,
+            given,
+            problems,
+            failed: false,
+            knobs: Vec::new(),
+            knob_ids: HashMap::new(),
+            conditions: Vec::new(),
+            condition_ids: HashMap::new(),
+        }
+    }
+
+    fn plan(&mut self) -> Option<Plan> {
+        let drafts = self.drafts();
+        let order = order(&drafts);
+        let mut ids = vec![TaskId(0); drafts.len()];
+        for (number, draft) in order.iter().enumerate() {
+            ids[*draft] = TaskId(number as u32);
+        }
+        // Each is made even if an earlier one cannot be: all that is wrong is said.
+        let tasks: Vec<Option<Task>> =
+            order.iter().map(|draft| self.task(&drafts[*draft], &ids)).collect();
+        let tasks: Option<Vec<Task>> = tasks.into_iter().collect();
+        if tasks.is_none() && !self.failed {
+            self.fail(self.evacuation.datacenter.at, "no plan can be made", "check the runbooks");
+        }
+        let health = self.uses(&self.evacuation.health, None, &format!("{}.health", self.dc()));
+        Some(Plan {
+            datacenter: self.given.datacenter.to_owned(),
+            direction: self.given.direction,
+            tasks: tasks?,
+            health,
+            budgets: (self.evacuation.budgets.iter())
+                .map(|(name, size)| Budget { name: name.value.clone(), size: *size })
+                .collect(),
+            datacenters: self.datacenters(),
+            limits: self.evacuation.limits,
+            knobs: std::mem::take(&mut self.knobs),
+            conditions: std::mem::take(&mut self.conditions),
+        })
+    }
+
+    fn dc(&self) -> &'a str {
+        &self.evacuation.datacenter.value
+    }
+
+    fn fail(&mut self, at: Place, what: impl Into<String>, remedy: impl Into<String>) {
+        self.failed = true;
+        self.problems.error(at, what, remedy);
+    }
+
+    fn services(&self) -> impl Iterator<Item = &'a Service> + use<'a> {
+        let (runbooks, evacuation) = (self.runbooks, self.evacuation);
+        evacuation.services.iter().filter_map(|name| runbooks.service(&name.value))
+    }
+
+    fn datacenters(&self) -> Vec<Datacenter> {
+        let load = |name: &str| {
+            let loads = self.services().flat_map(|service| &service.load);
+            // Not a sum: that of nothing is -0, which people wonder about.
+            loads.filter(|(at, _)| at.value == name).fold(0.0, |all, (_, load)| all + load)
+        };
+        let datacenters = self.evacuation.datacenters.iter().map(|datacenter| Datacenter {
+            name: datacenter.name.value.clone(),
+            capacity: datacenter.capacity.unwrap_or(0.0),
+            load: load(&datacenter.name.value),
+            line: datacenter.line,
+            drained: 0.0,
+        });
+        datacenters.collect()
+    }
+
+    /// All tasks with what they wait for, in the order of the files.
+    fn drafts(&self) -> Vec<Draft<'a>> {
+        let direction = self.given.direction;
+        let mut drafts = Vec::new();
+        for service in self.services() {
+            for task in service.tasks(direction) {
+                drafts.push(Draft {
+                    service,
+                    task,
+                    name: format!("{}.{}", service.name.value, task.name.value),
+                    priority: task.priority.unwrap_or_else(|| default_priority(service)),
+                    after: BTreeSet::new(),
+                    after_weak: BTreeSet::new(),
+                });
+            }
+        }
+        let index: HashMap<String, usize> =
+            drafts.iter().enumerate().map(|(at, draft)| (draft.name.clone(), at)).collect();
+        let find = |service: &str, reference: &str| match reference.contains('.') {
+            true => index.get(reference).copied(),
+            false => index.get(&format!("{service}.{reference}")).copied(),
+        };
+        for draft in &mut drafts {
+            let home = draft.service.name.value.as_str();
+            let strong = draft.task.after.iter().filter_map(|name| find(home, &name.value));
+            draft.after.extend(strong);
+            let weak = draft.task.after_weak.iter().filter_map(|name| find(home, &name.value));
+            draft.after_weak.extend(weak);
+        }
+        for join in self.evacuation.joins(direction) {
+            let Some(at) = find("", &join.task.value) else { continue };
+            let strong = join.after.iter().filter_map(|name| find("", &name.value));
+            drafts[at].after.extend(strong);
+            let weak = join.after_weak.iter().filter_map(|name| find("", &name.value));
+            drafts[at].after_weak.extend(weak);
+        }
+        drafts
+    }
+
+    fn task(&mut self, draft: &Draft<'_>, ids: &[TaskId]) -> Option<Task> {
+        let Draft { service, task, name, priority, after, after_weak } = draft;
+        let template = self.runbooks.template(&task.template.as_ref()?.value)?;
+        let expanded = runbook::expand(template, task, &service.name.value, self.dc())?;
+        let mut stages = Vec::new();
+        for stage in &expanded {
+            stages.push(Stage {
+                name: stage.name.clone(),
+                kind: self.kind(draft, stage)?,
+                timeout: stage.timeout,
+                done: stage.done,
+                failed: stage.failed,
+                late: stage.late,
+            });
+        }
+        let uses = |this: &mut Self, list: &[ConditionUse], kind: &str| {
+            this.uses(list, Some(service), &format!("{name}.{kind}"))
+        };
+        let health = match &task.health {
+            Some(list) => uses(self, list, "health"),
+            None => self.health_of(service),
+        };
+        let sorted = |set: &BTreeSet<usize>| {
+            let mut sorted: Vec<_> = set.iter().map(|at| ids[*at]).collect();
+            sorted.sort();
+            sorted
+        };
+        Some(Task {
+            name: name.clone(),
+            service: service.name.value.clone(),
+            template: template.name.value.clone(),
+            priority: *priority,
+            after: sorted(after),
+            after_weak: sorted(after_weak),
+            pre: uses(self, &task.pre, "pre"),
+            health,
+            post: uses(self, &task.post, "post"),
+            stages,
+            pace: task.pace.value,
+            timeout: task.timeout,
+            budgets: (task.budgets.iter())
+                .map(|(name, amount)| Some((self.budget(&name.value)?, amount.value)))
+                .collect::<Option<_>>()?,
+            expected: self.given.expectations.get(name).copied().unwrap_or_default(),
+        })
+    }
+
+    fn kind(&mut self, draft: &Draft<'_>, stage: &runbook::ExpandedStage) -> Option<StageKind> {
+        Some(match &stage.work {
+            Work::Shift { knob, to, .. } => {
+                let to = self.goal(draft, knob, to)?;
+                if to.value().number().is_none() {
+                    self.fail(
+                        draft.task.name.at,
+                        format!("`{knob}` stood at {}, and steps need a number", to.value()),
+                        "give a number instead of `original`, or use a template that sets it",
+                    );
+                }
+                StageKind::Shift { knob: self.knob(knob)?, to }
+            }
+            Work::Set { knob, to, .. } => {
+                StageKind::Set { to: self.goal(draft, knob, to)?, knob: self.knob(knob)? }
+            }
+            Work::Govern { knob, budget } => {
+                StageKind::Govern { knob: self.knob(knob)?, budget: self.budget(budget)? }
+            }
+            Work::Act { act, .. } => StageKind::Act(act.clone()),
+            Work::Await(used) => StageKind::Await { condition: self.filled(draft, stage, used)? },
+            Work::Check(used) => StageKind::Check { condition: self.filled(draft, stage, used)? },
+            Work::TimedWait(span) => StageKind::TimedWait { span: *span },
+            Work::Barrier(name) => StageKind::Barrier { name: name.clone() },
+            Work::Approve { people, question } => {
+                StageKind::Approve { people: *people, question: question.clone() }
+            }
+            Work::Say { channel, text } => {
+                StageKind::Say(Saying { channel: channel.clone(), text: text.clone() })
+            }
+        })
+    }
+
+    fn goal(&mut self, draft: &Draft<'_>, knob: &str, to: &Aim) -> Option<Goal> {
+        match to {
+            Aim::Value(value) => Some(Goal::Value(value.clone())),
+            Aim::Original => match self.given.originals.get(knob) {
+                Some(value) => Some(Goal::Original(value.clone())),
+                None => {
+                    self.fail(
+                        draft.task.name.at,
+                        format!("nothing says where `{knob}` stood before the drain"),
+                        "restore what a drain has recorded, or give a value instead of `original`",
+                    );
+                    None
+                }
+            },
+        }
+    }
+
+    fn knob(&mut self, text: &str) -> Option<KnobId> {
+        if let Some(id) = self.knob_ids.get(text) {
+            return Some(*id);
+        }
+        let (driver, name) = runbook::knob(text)?;
+        let id = KnobId(self.knobs.len() as u32);
+        self.knobs.push(Knob { driver: driver.to_owned(), name: name.to_owned() });
+        self.knob_ids.insert(text.to_owned(), id);
+        Some(id)
+    }
+
+    fn budget(&self, name: &str) -> Option<BudgetId> {
+        let at = self.evacuation.budgets.iter().position(|(other, _)| other.value == name)?;
+        Some(BudgetId(at as u32))
+    }
+
+    fn health_of(&mut self, service: &Service) -> Vec<ConditionId> {
+        let conditions = service.health.iter().filter_map(|(name, condition)| {
+            Some((format!("{}.{}", service.name.value, name.value), condition.as_ref()?))
+        });
+        conditions
+            .filter_map(|(name, condition)| self.condition(name, condition, Some(service)))
+            .collect()
+    }
+
+    fn uses(
+        &mut self,
+        uses: &[ConditionUse],
+        by: Option<&Service>,
+        label: &str,
+    ) -> Vec<ConditionId> {
+        let numbered = uses.iter().enumerate();
+        numbered
+            .filter_map(|(at, used)| match used {
+                ConditionUse::Named(name) => self.named(&name.value, by),
+                ConditionUse::InPlace { name, condition } => {
+                    let name = match name {
+                        Some(name) => format!("{label}.{name}"),
+                        None => format!("{label}.{}", at + 1),
+                    };
+                    self.condition(name, condition, by)
+                }
+            })
+            .collect()
+    }
+
+    /// A condition that is an input of a stage: its variables were replaced with
+    /// those of the template.
+    fn filled(
+        &mut self,
+        draft: &Draft<'_>,
+        stage: &runbook::ExpandedStage,
+        used: &ConditionUse,
+    ) -> Option<ConditionId> {
+        match used {
+            ConditionUse::Named(name) => self.named(&name.value, Some(draft.service)),
+            ConditionUse::InPlace { name, condition } => {
+                let own = name.as_deref().unwrap_or("condition");
+                let name = format!("{}.{}.{own}", draft.name, stage.name);
+                self.intern(name, condition, |text| text.to_owned())
+            }
+        }
+    }
+
+    fn named(&mut self, name: &str, by: Option<&Service>) -> Option<ConditionId> {
+        let (service, condition) = match name.split_once('.') {
+            Some((service, condition)) => (self.runbooks.service(service)?, condition),
+            None => (by?, name),
+        };
+        let (_, found) = service.health.iter().find(|(other, _)| other.value == condition)?;
+        let full = format!("{}.{condition}", service.name.value);
+        self.condition(full, found.as_ref()?, Some(service))
+    }
+
+    fn condition(
+        &mut self,
+        name: String,
+        condition: &runbook::Condition,
+        by: Option<&Service>,
+    ) -> Option<ConditionId> {
+        let dc = self.dc();
+        self.intern(name, condition, |text| {
+            runbook::substitute(text, |variable| match variable {
+                "dc" => Some(dc.to_owned()),
+                "service" => by.map(|service| service.name.value.clone()),
+                _ => None,
+            })
+        })
+    }
+
+    fn intern(
+        &mut self,
+        name: String,
+        condition: &runbook::Condition,
+        replace: impl Fn(&str) -> String,
+    ) -> Option<ConditionId> {
+        let source = match &condition.source {
+            runbook::Source::Query(query) => Source::Query(replace(query)),
+            runbook::Source::Gauge(knob) => Source::Gauge(self.knob(&replace(knob))?),
+        };
+        let condition = Condition {
+            name,
+            source,
+            comparison: condition.comparison,
+            bound: condition.bound.value,
+            hold_for: condition.hold_for,
+            no_data: condition.no_data,
+        };
+        let key = format!("{condition:?}");
+        Some(*self.condition_ids.entry(key).or_insert_with(|| {
+            self.conditions.push(condition);
+            ConditionId(self.conditions.len() as u32 - 1)
+        }))
+    }
+}
+
+fn default_priority(service: &Service) -> i32 {
+    match service.traffic {
+        _ if service.user_facing => PRIORITY_USER_FACING,
+        runbook::Traffic::Stateful => PRIORITY_STATEFUL,
+        _ => 0,
+    }
+}
+
+/// Parents first; among equals the higher priority, then the order of the
+/// files.
+fn order(drafts: &[Draft<'_>]) -> Vec<usize> {
+    let mut waits_for = vec![0usize; drafts.len()];
+    let mut children = vec![Vec::new(); drafts.len()];
+    for (at, draft) in drafts.iter().enumerate() {
+        let parents: BTreeSet<_> = draft.after.union(&draft.after_weak).collect();
+        waits_for[at] = parents.len();
+        for parent in parents {
+            children[*parent].push(at);
+        }
+    }
+    let rank = |at: usize| (Reverse(drafts[at].priority), at);
+    let mut ready: BTreeSet<_> =
+        (0..drafts.len()).filter(|at| waits_for[*at] == 0).map(rank).collect();
+    let mut order = Vec::new();
+    while let Some((_, at)) = ready.pop_first() {
+        order.push(at);
+        for child in &children[at] {
+            waits_for[*child] -= 1;
+            if waits_for[*child] == 0 {
+                ready.insert(rank(*child));
+            }
+        }
+    }
+    order
+}

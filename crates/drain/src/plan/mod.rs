@@ -1,0 +1,360 @@
+//! What a run carries out, without any choice left: tasks in a graph, each a
+//! small machine of stages, and the knobs, conditions, budgets and limits they
+//! name. Plans are made from runbooks that were checked, and kept with the run,
+//! so that a run never depends on files that changed since.
+
+mod compile;
+mod foresight;
+mod graph;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::condition::Condition;
+use crate::time::Millis;
+use crate::value::Value;
+
+pub(crate) use compile::{Given, compile};
+pub use foresight::{Basis, Capacity, Foresight, Move, Predicted};
+
+/// Everything that one run does.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    pub datacenter: String,
+    pub direction: Direction,
+    /// In an order in which every task follows its parents.
+    pub tasks: Vec<Task>,
+    pub knobs: Vec<Knob>,
+    pub conditions: Vec<Condition>,
+    /// Conditions that hold for every step of every task: the health of all
+    /// datacenters.
+    pub health: Vec<ConditionId>,
+    pub budgets: Vec<Budget>,
+    pub datacenters: Vec<Datacenter>,
+    pub limits: Limits,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    Drain,
+    Restore,
+}
+
+macro_rules! index {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub u32);
+
+        impl $name {
+            pub fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+    };
+}
+
+index!(
+    /// A place in [`Plan::tasks`].
+    TaskId
+);
+index!(
+    /// A place in [`Plan::knobs`].
+    KnobId
+);
+index!(
+    /// A place in [`Plan::conditions`].
+    ConditionId
+);
+index!(
+    /// A place in [`Plan::budgets`].
+    BudgetId
+);
+index!(
+    /// A place in [`Plan::datacenters`].
+    DatacenterId
+);
+index!(
+    /// A place in [`Task::stages`].
+    StageId
+);
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Task {
+    /// As people know it: `web.shift`.
+    pub name: String,
+    pub service: String,
+    pub template: String,
+    /// Higher goes first where tasks compete.
+    pub priority: i32,
+    /// Tasks that must be complete before this one starts.
+    pub after: Vec<TaskId>,
+    /// The same, but in a disaster they are not waited for.
+    pub after_weak: Vec<TaskId>,
+    /// What must hold before it starts, while it goes on, and before it counts
+    /// as complete.
+    pub pre: Vec<ConditionId>,
+    pub health: Vec<ConditionId>,
+    pub post: Vec<ConditionId>,
+    /// The first one is where it begins.
+    pub stages: Vec<Stage>,
+    pub pace: Pace,
+    /// After that long it is stuck, if its history does not say so before.
+    pub timeout: Millis,
+    /// What it would use of each budget at full speed.
+    pub budgets: Vec<(BudgetId, f64)>,
+    /// What earlier runs say of it.
+    pub expected: Expected,
+}
+
+/// What is known about a task before it runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Expected {
+    /// How long it took before: the median and the 75th percentile, if it ran
+    /// often enough to say.
+    pub usual: Option<Millis>,
+    pub stuck_after: Option<Millis>,
+    /// The step that its health has borne before.
+    pub step: Option<f64>,
+    /// The share of earlier runs in which bad health held it.
+    #[serde(default)]
+    pub breached: f64,
+}
+
+/// One stage of a task, and where each of its outcomes leads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stage {
+    pub name: String,
+    pub kind: StageKind,
+    /// A stage that takes longer ends with [`Outcome::Late`].
+    pub timeout: Option<Millis>,
+    pub done: Next,
+    pub failed: Next,
+    pub late: Next,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Next {
+    Stage(StageId),
+    Exit(Exit),
+}
+
+/// How the stages of a task end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Exit {
+    Done,
+    Failed,
+}
+
+/// How a stage ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    Done,
+    Failed,
+    Late,
+}
+
+/// The library that templates are made of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StageKind {
+    /// Moves a knob in steps, as fast as health allows.
+    Shift {
+        knob: KnobId,
+        to: Goal,
+    },
+    /// Writes a knob once.
+    Set {
+        knob: KnobId,
+        to: Goal,
+    },
+    /// Keeps a knob at this task's share of a budget until the task ends.
+    Govern {
+        knob: KnobId,
+        budget: BudgetId,
+    },
+    /// Has a driver do something once.
+    Act(Act),
+    /// Goes on when the condition holds.
+    Await {
+        condition: ConditionId,
+    },
+    /// Done if the condition holds now, failed if it does not.
+    Check {
+        condition: ConditionId,
+    },
+    TimedWait {
+        span: Millis,
+    },
+    /// Goes on when all tasks of the plan that have this barrier are at it, or
+    /// past it.
+    Barrier {
+        name: String,
+    },
+    /// Goes on when so many people have approved.
+    Approve {
+        people: u32,
+        question: String,
+    },
+    /// Writes a line where others look for changes, or tells somebody.
+    Say(Saying),
+}
+
+/// Where a knob is to go.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Goal {
+    Value(Value),
+    /// Where it stood before the drain that is undone.
+    Original(Value),
+}
+
+impl Goal {
+    pub fn value(&self) -> &Value {
+        match self {
+            Goal::Value(value) | Goal::Original(value) => value,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Act {
+    pub driver: String,
+    pub action: String,
+    pub arguments: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Saying {
+    /// `None`: the change log of the run itself.
+    pub channel: Option<String>,
+    pub text: String,
+}
+
+/// Something that a driver can turn: `edge:web/dc1` is what the driver `edge`
+/// calls `web/dc1`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Knob {
+    pub driver: String,
+    pub name: String,
+}
+
+/// How fast a knob may be moved.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pace {
+    /// The first step, small on purpose, as a share of the whole way.
+    pub first: f64,
+    /// The largest step.
+    pub step_max: f64,
+    /// How long to look at the effect of a step: never less than the first,
+    /// never more than the second without a breach.
+    pub wait: Millis,
+    pub wait_max: Millis,
+    /// Whether steps grow and shrink by what health says. If not, every step is
+    /// `first`.
+    pub adaptive: bool,
+    pub on_breach: OnBreach,
+    /// How long a breach may last before `on_breach` is done.
+    pub patience: Millis,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnBreach {
+    /// Stays where it is until health is back.
+    Hold,
+    /// Goes back by what the last step was, again and again, until health is
+    /// back.
+    BackOff,
+    /// Goes all the way back, in steps, and fails.
+    Revert,
+}
+
+/// Something that tasks share: a link, a reserve of capacity.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Budget {
+    pub name: String,
+    pub size: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Datacenter {
+    pub name: String,
+    /// How much it can serve, and how much it serves now.
+    pub capacity: f64,
+    pub load: f64,
+    /// The share of its capacity that may be used, 0.75 unless told.
+    pub line: f64,
+    /// The share of its traffic that other runs have moved away.
+    pub drained: f64,
+}
+
+/// What no single person overrides.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Datacenters that serve, at least.
+    pub serving_min: u32,
+    /// The share of all capacity that is drained, at the most.
+    pub drained_max: f64,
+}
+
+impl Plan {
+    pub fn task(&self, id: TaskId) -> &Task {
+        &self.tasks[id.index()]
+    }
+
+    pub fn find_task(&self, name: &str) -> Option<TaskId> {
+        let at = self.tasks.iter().position(|task| task.name == name)?;
+        Some(TaskId(at as u32))
+    }
+
+    pub fn knob(&self, id: KnobId) -> &Knob {
+        &self.knobs[id.index()]
+    }
+
+    pub fn condition(&self, id: ConditionId) -> &Condition {
+        &self.conditions[id.index()]
+    }
+
+    pub fn task_ids(&self) -> impl DoubleEndedIterator<Item = TaskId> + use<> {
+        (0..self.tasks.len() as u32).map(TaskId)
+    }
+}
+
+impl Task {
+    /// Every parent, strong or weak.
+    pub fn parents(&self) -> impl Iterator<Item = TaskId> {
+        self.after.iter().chain(&self.after_weak).copied()
+    }
+
+    /// Every condition that it names.
+    pub fn conditions(&self) -> impl Iterator<Item = ConditionId> {
+        let of_stages = self.stages.iter().filter_map(|stage| match stage.kind {
+            StageKind::Await { condition } | StageKind::Check { condition } => Some(condition),
+            _ => None,
+        });
+        self.pre.iter().chain(&self.health).chain(&self.post).copied().chain(of_stages)
+    }
+}
+
+impl Stage {
+    pub fn next(&self, outcome: Outcome) -> Next {
+        match outcome {
+            Outcome::Done => self.done,
+            Outcome::Failed => self.failed,
+            Outcome::Late => self.late,
+        }
+    }
+}
+
+impl std::fmt::Display for Knob {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.driver, self.name)
+    }
+}

@@ -1,0 +1,312 @@
+//! What there is to say about a run, made from its plan and its records alone:
+//! how long each task took and why, what the run had to wait for, and which
+//! dependency cost it most. As a value; showing it is in [`html`].
+
+mod html;
+mod path;
+
+use serde::Serialize;
+
+pub use html::render;
+pub use path::CostlyEdge;
+
+use crate::engine::{Corrupt, Effect, Fact, Hold, Mode, Phase, Record, RunOutcome, State};
+use crate::history::Sample;
+use crate::plan::{ConditionId, Direction, KnobId, Plan, TaskId};
+use crate::time::{Millis, Time};
+use crate::value::Value;
+
+/// The account of one run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    pub datacenter: String,
+    pub direction: Direction,
+    pub mode: Mode,
+    pub opened: Time,
+    /// When it closed, or the last thing that happened.
+    pub ended: Time,
+    /// `None`: it goes on.
+    pub outcome: Option<RunOutcome>,
+    pub makespan: Millis,
+    pub tasks: Vec<TaskReport>,
+    /// The chain of tasks that the run took as long as it did for, first first.
+    pub critical_path: Vec<String>,
+    /// The dependency whose absence would have shortened the run most.
+    pub costliest: Option<CostlyEdge>,
+    /// Conditions that came close to their bounds, nearest first.
+    pub close: Vec<CloseCall>,
+    pub knobs: Vec<KnobReport>,
+    pub drifts: Vec<Drift>,
+    /// Knobs that were not where they were left when the run was closed.
+    pub astray: Vec<Astray>,
+    pub commands: Vec<Said>,
+    pub effects: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TaskReport {
+    pub name: String,
+    pub service: String,
+    pub phase: Phase,
+    pub started: Option<Time>,
+    pub ended: Option<Time>,
+    pub took: Option<Millis>,
+    /// What it takes as a rule.
+    pub usual: Option<Millis>,
+    pub steps: u32,
+    pub breaches: u32,
+    /// How long it was held, for each reason.
+    pub held: Vec<(String, Millis)>,
+    pub was_stuck: bool,
+    pub is_critical: bool,
+    pub failure: Option<String>,
+    /// What the next plan may know of it.
+    pub sample: Option<Sample>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CloseCall {
+    pub condition: String,
+    /// 1 is at the bound, more is past it.
+    pub nearness: f64,
+    pub value: f64,
+    pub at: Time,
+}
+
+/// Where a knob went.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct KnobReport {
+    pub name: String,
+    pub moves: Vec<(Time, Value)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Drift {
+    pub at: Time,
+    pub knob: String,
+    pub expected: Value,
+    pub found: Value,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Astray {
+    pub at: Time,
+    pub knob: String,
+    pub expected: Value,
+    /// `None`: it could not be read.
+    pub found: Option<Value>,
+    pub why: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Said {
+    pub at: Time,
+    pub by: String,
+    pub reason: String,
+    pub what: String,
+}
+
+impl Report {
+    /// Reads the records of a run.
+    pub fn of(plan: &Plan, records: &[Record]) -> Result<Report, Corrupt> {
+        let mut state = State::new(plan);
+        let mut gathered = Gathered::new(plan);
+        for record in records {
+            state.apply(plan, record)?;
+            gathered.take(plan, record);
+        }
+        Ok(gathered.report(plan, &state, records))
+    }
+}
+
+/// Since when a task is held and why, and for how long it was before.
+type Holds = (Option<(Time, String)>, Vec<(String, Millis)>);
+
+/// What is gathered on the way through the records.
+struct Gathered {
+    /// Of each task.
+    holds: Vec<Holds>,
+    close: Vec<Option<CloseCall>>,
+    moves: Vec<Vec<(Time, Value)>>,
+    drifts: Vec<Drift>,
+    astray: Vec<Astray>,
+    said: Vec<Said>,
+    effects: u64,
+}
+
+impl Gathered {
+    fn new(plan: &Plan) -> Self {
+        Gathered {
+            holds: vec![(None, Vec::new()); plan.tasks.len()],
+            close: vec![None; plan.conditions.len()],
+            moves: vec![Vec::new(); plan.knobs.len()],
+            drifts: Vec::new(),
+            astray: Vec::new(),
+            said: Vec::new(),
+            effects: 0,
+        }
+    }
+
+    fn take(&mut self, plan: &Plan, record: &Record) {
+        let at = record.at;
+        match &record.fact {
+            Fact::Held { task, why } => {
+                self.end_hold(*task, at);
+                self.holds[task.index()].0 = Some((at, describe(plan, why)));
+            }
+            Fact::Released { task } | Fact::Moved { task, .. } => self.end_hold(*task, at),
+            Fact::Close { condition, value } => self.note_close(plan, *condition, *value, at),
+            Fact::Found { knob, value, .. } => self.moves[knob.index()].push((at, value.clone())),
+            Fact::Issued { what, .. } => {
+                self.effects += 1;
+                if let Effect::Write { knob, value } = what {
+                    self.moves[knob.index()].push((at, value.clone()));
+                }
+            }
+            Fact::Drifted { knob, expected, found } => {
+                self.moves[knob.index()].push((at, found.clone()));
+                self.drifts.push(Drift {
+                    at,
+                    knob: plan.knob(*knob).to_string(),
+                    expected: expected.clone(),
+                    found: found.clone(),
+                });
+            }
+            Fact::Astray { knob, expected, found, why } => self.astray.push(Astray {
+                at,
+                knob: plan.knob(*knob).to_string(),
+                expected: expected.clone(),
+                found: found.clone(),
+                why: why.clone(),
+            }),
+            Fact::Opened { by, reason, .. } => self.said.push(Said {
+                at,
+                by: by.clone(),
+                reason: reason.clone(),
+                what: match plan.direction {
+                    Direction::Drain => format!("drain {}", plan.datacenter),
+                    Direction::Restore => format!("restore {}", plan.datacenter),
+                },
+            }),
+            Fact::Commanded { by, reason, command, .. } => self.said.push(Said {
+                at,
+                by: by.clone(),
+                reason: reason.clone(),
+                what: command.describe(plan),
+            }),
+            _ => {}
+        }
+    }
+
+    fn end_hold(&mut self, task: TaskId, at: Time) {
+        let (open, sums) = &mut self.holds[task.index()];
+        let Some((since, why)) = open.take() else { return };
+        match sums.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, sum)) => *sum = *sum + (at - since),
+            None => sums.push((why, at - since)),
+        }
+    }
+
+    fn note_close(&mut self, plan: &Plan, id: ConditionId, value: f64, at: Time) {
+        let condition = plan.condition(id);
+        let Some(nearness) = condition.nearness(value) else { return };
+        let known = &mut self.close[id.index()];
+        if known.as_ref().is_none_or(|known| known.nearness < nearness) {
+            *known = Some(CloseCall { condition: condition.name.clone(), nearness, value, at });
+        }
+    }
+
+    fn report(mut self, plan: &Plan, state: &State, records: &[Record]) -> Report {
+        let opened = state.opened.unwrap_or_default();
+        let last = records.last().map_or(opened, |record| record.at);
+        let ended = state.closed.map_or(last, |(at, _)| at);
+        plan.task_ids().for_each(|task| self.end_hold(task, ended));
+        let critical = path::critical(plan, state);
+        let mut close: Vec<CloseCall> = self.close.into_iter().flatten().collect();
+        close.sort_by(|a, b| b.nearness.total_cmp(&a.nearness));
+        let mut holds = self.holds.into_iter().map(|(_, sums)| sums);
+        let tasks = plan
+            .task_ids()
+            .map(|id| {
+                let held = holds.next().unwrap_or_default();
+                task_report(plan, state, id, held, critical.contains(&id))
+            })
+            .collect();
+        let moves = self.moves.into_iter().enumerate().filter(|(_, moves)| !moves.is_empty());
+        Report {
+            datacenter: plan.datacenter.clone(),
+            direction: plan.direction,
+            mode: state.mode,
+            opened,
+            ended,
+            outcome: state.closed.map(|(_, outcome)| outcome),
+            makespan: ended - opened,
+            tasks,
+            costliest: path::costliest(plan, state, &critical),
+            critical_path: critical.iter().map(|id| plan.task(*id).name.clone()).collect(),
+            close,
+            knobs: moves
+                .map(|(at, moves)| KnobReport {
+                    name: plan.knob(KnobId(at as u32)).to_string(),
+                    moves,
+                })
+                .collect(),
+            drifts: self.drifts,
+            astray: self.astray,
+            commands: self.said,
+            effects: self.effects,
+        }
+    }
+}
+
+fn task_report(
+    plan: &Plan,
+    state: &State,
+    id: TaskId,
+    held: Vec<(String, Millis)>,
+    is_critical: bool,
+) -> TaskReport {
+    let (task, own) = (plan.task(id), state.task(id));
+    let took = own.started.zip(own.ended).map(|(started, ended)| ended - started);
+    // What somebody skipped, stopped or set right says nothing about the next.
+    let is_usual = own.phase == Phase::Done && !own.was_helped;
+    TaskReport {
+        name: task.name.clone(),
+        service: task.service.clone(),
+        phase: own.phase,
+        started: own.started,
+        ended: own.ended.filter(|_| !own.phase.is_active()),
+        took,
+        usual: task.expected.usual,
+        steps: own.steps,
+        breaches: own.breaches,
+        held,
+        was_stuck: own.is_stuck,
+        is_critical,
+        failure: own.last_failure.clone(),
+        sample: took.filter(|_| is_usual).map(|took| Sample {
+            took,
+            step: own.borne,
+            was_breached: own.breaches > 0,
+        }),
+    }
+}
+
+/// A hold as people read it.
+pub fn describe(plan: &Plan, why: &Hold) -> String {
+    let shown = |id: &ConditionId| {
+        let condition = plan.condition(*id);
+        format!("{} {} {}", condition.name, condition.comparison.symbol(), condition.bound)
+    };
+    match why {
+        Hold::Awaits { condition, .. } => format!("waits for {}", shown(condition)),
+        Hold::Breach { condition, .. } => format!("breach of {}", shown(condition)),
+        Hold::NoData { condition } => format!("no data for {}", plan.condition(*condition).name),
+        Hold::Paused => "paused".into(),
+        Hold::Limit => "limits of the evacuation".into(),
+        Hold::Budget => "no budget left".into(),
+        Hold::Contested { knob } => format!("somebody else turns {}", plan.knob(*knob)),
+        Hold::Unreadable { knob } => format!("{} cannot be read", plan.knob(*knob)),
+        Hold::Unanswered { .. } => "no answer to what it does".into(),
+    }
+}

@@ -1,0 +1,163 @@
+//! Tasks: whether they give their templates what those need.
+
+use super::super::arguments;
+use super::super::expand::{Aim, Work, expand};
+use super::super::problem::{Place, Problems};
+use super::super::spec::{Service, Task, Template};
+use super::super::stages::ArgumentKind;
+use super::super::words::{did_you_mean, nearest};
+use super::super::{Runbooks, lift};
+use super::templates::{OUTER, check_value};
+use super::{DIRECTIONS, conditions};
+use crate::plan::Direction;
+
+pub(super) fn check(runbooks: &Runbooks, service: &Service, problems: &mut Problems) {
+    for direction in DIRECTIONS {
+        for task in service.tasks(direction) {
+            check_pace(task, problems);
+            let Some(name) = &task.template else { continue };
+            match runbooks.template(&name.value) {
+                Some(template) => {
+                    check_parameters(runbooks, service, task, template, problems);
+                    check_stages(runbooks, service, task, template, direction, problems);
+                }
+                None if runbooks.incomplete => {}
+                None => {
+                    let known = runbooks.templates.iter().map(|other| other.name.value.as_str());
+                    problems.error(
+                        name.at,
+                        format!("there is no template `{}`", name.value),
+                        did_you_mean(&name.value, known),
+                    );
+                }
+            }
+        }
+    }
+}
+
+fn check_pace(task: &Task, problems: &mut Problems) {
+    let pace = task.pace.value;
+    if pace.first > pace.step_max {
+        problems.error(
+            task.pace.at,
+            format!(
+                "the first step, {}, is larger than the largest, {}",
+                percent(pace.first),
+                percent(pace.step_max)
+            ),
+            "accepted: `first` up to `step_max`",
+        );
+    }
+    if pace.wait > pace.wait_max {
+        problems.error(
+            task.pace.at,
+            format!("`wait`, {}, is longer than `wait_max`, {}", pace.wait, pace.wait_max),
+            "accepted: `wait` up to `wait_max`",
+        );
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{}%", (share * 1e6).round() / 1e4)
+}
+
+fn check_parameters(
+    runbooks: &Runbooks,
+    service: &Service,
+    task: &Task,
+    template: &Template,
+    problems: &mut Problems,
+) {
+    for (name, node) in &task.with {
+        let Some(parameter) = template.parameter(&name.value) else {
+            let known = template.parameters.iter().map(|parameter| parameter.name.value.as_str());
+            let known: Vec<_> = known.collect();
+            problems.error(
+                name.at,
+                format!("`{}` has no parameter `{}`", template.name.value, name.value),
+                did_you_mean(&name.value, known),
+            );
+            continue;
+        };
+        let Some(kind) = parameter.kind else { continue };
+        check_value(kind, &parameter.choices, node, &name.value, OUTER.to_vec(), problems);
+        if kind == ArgumentKind::Condition
+            && let Some(used) = lift::condition_use(node)
+        {
+            conditions::check_use(runbooks, Some(service), &used, problems);
+        }
+    }
+    for parameter in template.parameters.iter().filter(|parameter| parameter.required) {
+        let name = &parameter.name.value;
+        let known = || template.parameters.iter().map(|known| known.name.value.as_str());
+        // One that was misspelt is there.
+        if !task.with.iter().any(|(given, _)| nearest(&given.value, known()) == Some(name)) {
+            let accepted = parameter
+                .kind
+                .map_or(String::new(), |kind| arguments::accepted(kind, &parameter.choices));
+            problems.error(
+                task.with_at,
+                format!("`{}` needs the parameter `{name}`", template.name.value),
+                format!("add it under `with:`; {accepted}"),
+            );
+        }
+    }
+}
+
+/// What only shows when a task and its template are put together.
+fn check_stages(
+    runbooks: &Runbooks,
+    service: &Service,
+    task: &Task,
+    template: &Template,
+    direction: Direction,
+    problems: &mut Problems,
+) {
+    let Some(stages) = expand(template, task, &service.name.value, "$dc") else { return };
+    if stages.is_empty() {
+        problems.error(
+            task.name.at,
+            format!("`{}` does nothing: all its stages are passed over", task.name.value),
+            format!("give `{}` more of its parameters under `with:`", template.name.value),
+        );
+    }
+    for stage in &stages {
+        match &stage.work {
+            Work::Shift { to: Aim::Original, .. } | Work::Set { to: Aim::Original, .. }
+                if direction == Direction::Drain =>
+            {
+                problems.error(
+                    place_of_original(task),
+                    "a drain cannot go to `original`",
+                    "accepted: a value; only a restore goes back to where a drain began",
+                );
+            }
+            Work::Govern { budget, .. } => {
+                let takes = task.budgets.iter().any(|(name, _)| name.value == *budget);
+                if !takes {
+                    problems.error(
+                        task.name.at,
+                        format!(
+                            "`{}` is governed by the budget `{budget}`, and takes nothing of it",
+                            task.name.value
+                        ),
+                        format!("add `budgets: {{{budget}: …}}` to the task: what it would use"),
+                    );
+                }
+            }
+            // One that the template names must be one of this service.
+            Work::Await(used) | Work::Check(used) => {
+                conditions::check_use(runbooks, Some(service), used, problems);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn place_of_original(task: &Task) -> Place {
+    let original = task
+        .with
+        .iter()
+        .find(|(_, node)| node.scalar().is_some_and(|scalar| scalar.text == "original"));
+    original.map_or(task.name.at, |(_, node)| node.at)
+}

@@ -1,0 +1,206 @@
+//! From files to a plan.
+//!
+//! Files are read together, because they name each other: services with their
+//! tasks, evacuations that join them, and templates that tasks are made from.
+//! Whatever is wrong with any of them is found at once. A plan comes only out
+//! of files without errors.
+
+mod arguments;
+mod check;
+mod expand;
+mod lift;
+mod problem;
+mod promql;
+mod schema;
+mod shape;
+mod spec;
+mod stages;
+mod tree;
+mod walk;
+mod words;
+
+use std::collections::BTreeMap;
+
+pub use problem::{PROBLEMS_PER_FILE_MAX, Problem, Severity};
+
+pub(crate) use expand::{Aim, ExpandedStage, Work, expand};
+pub(crate) use problem::{Place, Problems};
+pub(crate) use spec::{Condition, ConditionUse, Evacuation, Service, Source, Task, Traffic};
+pub(crate) use words::{did_you_mean, knob, substitute};
+
+use crate::plan::{self, Direction, Expected, Plan};
+use crate::value::Value;
+use shape::FORMATS;
+use spec::Template;
+use tree::{Node, Tree};
+use walk::Walk;
+
+/// Templates that everybody has.
+static BUILT_IN: [(&str, &str); 13] = [
+    ("TrafficShift", include_str!("templates/traffic_shift.yaml")),
+    ("ShardShift", include_str!("templates/shard_shift.yaml")),
+    ("JobUpdate", include_str!("templates/job_update.yaml")),
+    ("ConfigChange", include_str!("templates/config_change.yaml")),
+    ("SessionDrain", include_str!("templates/session_drain.yaml")),
+    ("ReplicationControl", include_str!("templates/replication_control.yaml")),
+    ("Promote", include_str!("templates/promote.yaml")),
+    ("Exec", include_str!("templates/exec.yaml")),
+    ("Approval", include_str!("templates/approval.yaml")),
+    ("Notify", include_str!("templates/notify.yaml")),
+    ("Wait", include_str!("templates/wait.yaml")),
+    ("Check", include_str!("templates/check.yaml")),
+    ("Isolate", include_str!("templates/isolate.yaml")),
+];
+
+/// Runbooks that were read together.
+#[derive(Debug)]
+pub struct Library {
+    runbooks: Runbooks,
+    files: Vec<String>,
+    problems: Vec<Problem>,
+}
+
+/// What the files say.
+#[derive(Debug, Default)]
+pub(crate) struct Runbooks {
+    pub services: Vec<Service>,
+    pub evacuations: Vec<Evacuation>,
+    pub templates: Vec<Template>,
+    /// A file could not be read at all: nobody knows which names it defines.
+    pub incomplete: bool,
+}
+
+impl Library {
+    /// Reads and checks files, each given as its name and its text.
+    pub fn new(files: Vec<(String, String)>) -> Library {
+        let mut problems = Problems::default();
+        let mut runbooks = Runbooks::default();
+        for (name, text) in BUILT_IN {
+            runbooks.read(&format!("built-in {name}"), text, &mut problems);
+        }
+        for (name, text) in &files {
+            runbooks.read(name, text, &mut problems);
+        }
+        check::check(&runbooks, &mut problems);
+        let names = problems.files().to_vec();
+        Library { runbooks, files: names, problems: problems.into_sorted() }
+    }
+
+    /// Everything that is wrong, in the order of the files and of the places in
+    /// them.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    /// Whether a plan can be made: warnings do not prevent it.
+    pub fn is_sound(&self) -> bool {
+        self.problems.iter().all(|problem| problem.severity < Severity::Error)
+    }
+
+    /// The datacenters that there is an evacuation for.
+    pub fn evacuations(&self) -> impl Iterator<Item = &str> {
+        self.runbooks.evacuations.iter().map(|evacuation| evacuation.datacenter.value.as_str())
+    }
+
+    /// The JSON Schema of runbooks, for editors.
+    pub fn schema() -> serde_json::Value {
+        let built_in = Library::new(Vec::new());
+        let templates: Vec<_> = built_in.runbooks.templates.iter().collect();
+        schema::schema(&templates)
+    }
+
+    /// What is to be done to drain or to restore a datacenter. `expectations`
+    /// say what earlier runs knew of tasks, by their names; `originals` where
+    /// knobs stood before the drain, by theirs.
+    pub fn plan(
+        &self,
+        datacenter: &str,
+        direction: Direction,
+        expectations: &BTreeMap<String, Expected>,
+        originals: &BTreeMap<String, Value>,
+    ) -> Result<Plan, Vec<Problem>> {
+        if !self.is_sound() {
+            return Err(self.problems.clone());
+        }
+        let mut problems = Problems::of_files(&self.files);
+        let given = plan::Given { datacenter, direction, expectations, originals };
+        plan::compile(&self.runbooks, &given, &mut problems).ok_or_else(|| problems.into_sorted())
+    }
+}
+
+impl Runbooks {
+    fn read(&mut self, name: &str, text: &str, problems: &mut Problems) {
+        let file = problems.open(name);
+        let Some(node) = tree::read(text, file, problems) else {
+            self.incomplete = true;
+            return;
+        };
+        let Some(format) = format_of(&node, problems) else {
+            self.incomplete = true;
+            return;
+        };
+        let (_, shape) = FORMATS[format];
+        let variables = variables_of(format, &node);
+        Walk { problems, variables }.record(shape, &node);
+        let known = match format {
+            0 => lift::service(&node).map(|service| self.services.push(service)),
+            1 => lift::evacuation(&node).map(|evacuation| self.evacuations.push(evacuation)),
+            _ => lift::template(&node).map(|template| self.templates.push(template)),
+        };
+        self.incomplete |= known.is_none();
+    }
+
+    pub fn service(&self, name: &str) -> Option<&Service> {
+        self.services.iter().find(|service| service.name.value == name)
+    }
+
+    pub fn template(&self, name: &str) -> Option<&Template> {
+        self.templates.iter().find(|template| template.name.value == name)
+    }
+}
+
+/// Which of the formats a file is in.
+fn format_of(node: &Node, problems: &mut Problems) -> Option<usize> {
+    let names = FORMATS.map(|(name, _)| name);
+    let Tree::Map(_) = &node.tree else {
+        problems.error(
+            node.at,
+            format!("the file is {}", node.describe()),
+            "accepted: a map that begins with `pharos:`",
+        );
+        return None;
+    };
+    let Some(value) = node.get("pharos") else {
+        problems.error(
+            node.at,
+            "the file does not say what it is",
+            "begin it with one of `pharos: service/v1`, `pharos: evacuation/v1`, \
+             `pharos: template/v1`",
+        );
+        return None;
+    };
+    let written = value.scalar().map_or("", |scalar| scalar.text.as_str());
+    let format = names.iter().position(|name| *name == written);
+    if format.is_none() {
+        problems.error(
+            value.at,
+            format!("`pharos` is {}", value.describe()),
+            words::did_you_mean(written, names),
+        );
+    }
+    format
+}
+
+/// What texts of such a file can refer to.
+fn variables_of(format: usize, node: &Node) -> Vec<String> {
+    let mut variables = vec!["dc".to_owned()];
+    if format != 1 {
+        variables.push("service".into());
+    }
+    if format == 2
+        && let Some(parameters) = node.get("parameters")
+    {
+        variables.extend(parameters.entries().iter().map(|(key, _)| key.name.clone()));
+    }
+    variables
+}

@@ -1,0 +1,165 @@
+//! What files say, as types: with names still to be found and variables still
+//! to be replaced, but nothing left of YAML. Everything keeps its place.
+
+use super::problem::{Place, Placed};
+use super::stages::{ArgumentKind, StageShape};
+use super::tree::Node;
+use crate::condition::{Comparison, NoData};
+use crate::plan::{Direction, Exit, Limits, Pace};
+use crate::time::Millis;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Traffic {
+    Stateless,
+    Sticky,
+    Replication,
+    Stateful,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Service {
+    pub name: Placed<String>,
+    pub traffic: Traffic,
+    pub user_facing: bool,
+    /// For each datacenter.
+    pub load: Vec<(Placed<String>, f64)>,
+    /// `None`: what is there is no condition.
+    pub health: Vec<(Placed<String>, Option<Condition>)>,
+    pub drain: Vec<Task>,
+    pub restore: Vec<Task>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Task {
+    pub name: Placed<String>,
+    /// What did not fit its shape is `None` here and below, so that the rest can
+    /// still be checked.
+    pub template: Option<Placed<String>>,
+    /// Where `with` stands, or the task if there is none.
+    pub with_at: Place,
+    pub with: Vec<(Placed<String>, Node)>,
+    pub after: Vec<Placed<String>>,
+    pub after_weak: Vec<Placed<String>>,
+    pub pre: Vec<ConditionUse>,
+    pub post: Vec<ConditionUse>,
+    /// `None`: all health of the service.
+    pub health: Option<Vec<ConditionUse>>,
+    pub pace: Placed<Pace>,
+    pub timeout: Millis,
+    pub priority: Option<i32>,
+    pub budgets: Vec<(Placed<String>, Placed<f64>)>,
+}
+
+/// A condition that is named, or one in place.
+#[derive(Clone, Debug)]
+pub(crate) enum ConditionUse {
+    Named(Placed<String>),
+    InPlace { name: Option<String>, condition: Condition },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Condition {
+    pub at: Place,
+    pub source: Source,
+    pub comparison: Comparison,
+    pub bound: Placed<f64>,
+    pub hold_for: Millis,
+    pub no_data: NoData,
+}
+
+/// With variables.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Source {
+    Query(String),
+    Gauge(String),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Evacuation {
+    pub datacenter: Placed<String>,
+    pub datacenters: Vec<Datacenter>,
+    pub limits: Limits,
+    /// Where each limit stands; the datacenter's name if nobody wrote it.
+    pub serving_min_at: Place,
+    pub drained_max_at: Place,
+    pub budgets: Vec<(Placed<String>, f64)>,
+    pub services: Vec<Placed<String>>,
+    pub health: Vec<ConditionUse>,
+    pub drain: Vec<Join>,
+    pub restore: Vec<Join>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Datacenter {
+    pub name: Placed<String>,
+    pub capacity: Option<f64>,
+    pub line: f64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Join {
+    pub task: Placed<String>,
+    pub after: Vec<Placed<String>>,
+    pub after_weak: Vec<Placed<String>>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Template {
+    pub name: Placed<String>,
+    pub about: String,
+    pub parameters: Vec<Parameter>,
+    pub stages: Vec<Stage>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Parameter {
+    pub name: Placed<String>,
+    pub kind: Option<ArgumentKind>,
+    pub choices: Vec<String>,
+    pub choices_at: Option<Place>,
+    pub required: bool,
+    pub default: Option<Node>,
+    pub about: String,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Stage {
+    pub name: Placed<String>,
+    pub shape: Option<&'static StageShape>,
+    pub with: Vec<(Placed<String>, Node)>,
+    pub timeout: Option<Millis>,
+    pub done: Option<Placed<Target>>,
+    pub failed: Option<Placed<Target>>,
+    pub late: Option<Placed<Target>>,
+}
+
+/// Where an outcome leads, as it is written.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Target {
+    Stage(String),
+    Exit(Exit),
+}
+
+impl Service {
+    pub fn tasks(&self, direction: Direction) -> &[Task] {
+        match direction {
+            Direction::Drain => &self.drain,
+            Direction::Restore => &self.restore,
+        }
+    }
+}
+
+impl Evacuation {
+    pub fn joins(&self, direction: Direction) -> &[Join] {
+        match direction {
+            Direction::Drain => &self.drain,
+            Direction::Restore => &self.restore,
+        }
+    }
+}
+
+impl Template {
+    pub fn parameter(&self, name: &str) -> Option<&Parameter> {
+        self.parameters.iter().find(|parameter| parameter.name.value == name)
+    }
+}

@@ -1,0 +1,253 @@
+//! Plans made from the examples, and what is foreseen of them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use drain::runbook::Library;
+use drain::{Direction, Expected, Goal, Millis, Plan, Source, StageKind, TaskId, Value};
+
+fn library(folder: &str) -> Library {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let mut files: Vec<_> = fs::read_dir(&folder)
+        .expect("a folder of runbooks")
+        .map(|entry| entry.expect("an entry").path())
+        .map(|path| (path.display().to_string(), fs::read_to_string(&path).expect("a text")))
+        .collect();
+    files.sort();
+    let library = Library::new(files);
+    assert!(library.is_sound(), "{:?}", library.problems());
+    library
+}
+
+fn shop(direction: Direction, originals: &[(&str, f64)]) -> Plan {
+    let originals: BTreeMap<_, _> =
+        originals.iter().map(|(knob, at)| (knob.to_string(), Value::Number(*at))).collect();
+    library("../../runbooks/shop")
+        .plan("east", direction, &BTreeMap::new(), &originals)
+        .expect("a plan")
+}
+
+fn names(plan: &Plan) -> Vec<&str> {
+    plan.tasks.iter().map(|task| task.name.as_str()).collect()
+}
+
+#[test]
+fn parents_come_first_and_variables_are_gone() {
+    let plan = shop(Direction::Drain, &[]);
+    assert_eq!(names(&plan), ["web.shift", "chat.shift", "chat.empty"]);
+    assert_eq!(plan.tasks[1].after, [TaskId(0)]);
+    let knobs: Vec<_> = plan.knobs.iter().map(ToString::to_string).collect();
+    assert!(knobs.contains(&"edge:web/east".to_owned()), "{knobs:?}");
+    assert_eq!(knobs.len(), 3, "each knob once: {knobs:?}");
+    assert!(!format!("{plan:?}").contains("$dc"));
+    let json = serde_json::to_string(&plan).expect("JSON");
+    assert_eq!(serde_json::from_str::<Plan>(&json).expect("a plan"), plan);
+}
+
+#[test]
+fn tasks_have_the_health_of_their_service_and_all_have_that_of_the_evacuation() {
+    let plan = shop(Direction::Drain, &[]);
+    let named = |ids: &[drain::ConditionId]| -> Vec<&str> {
+        ids.iter().map(|id| plan.condition(*id).name.as_str()).collect()
+    };
+    assert_eq!(named(&plan.health), ["east.health.cpu"]);
+    assert_eq!(named(&plan.tasks[0].health), ["web.errors"]);
+    assert_eq!(named(&plan.tasks[1].health), ["chat.errors", "chat.reconnects"]);
+    let StageKind::Check { condition } = plan.tasks[2].stages[0].kind else {
+        panic!("{:?}", plan.tasks[2].stages)
+    };
+    assert_eq!(plan.condition(condition).name, "chat.empty.check.condition");
+    assert!(matches!(plan.condition(condition).source, Source::Gauge(_)));
+}
+
+#[test]
+fn a_restore_goes_back_to_where_the_drain_began() {
+    let plan = shop(Direction::Restore, &[("edge:web/east", 0.4), ("edge:chat/east", 0.3)]);
+    assert_eq!(names(&plan), ["chat.shift", "web.shift"]);
+    let StageKind::Shift { to, .. } = &plan.tasks[1].stages[0].kind else {
+        panic!("{:?}", plan.tasks[1].stages)
+    };
+    assert_eq!(*to, Goal::Original(Value::Number(0.4)));
+}
+
+#[test]
+fn a_restore_of_nobody_knows_what_is_refused() {
+    let problems = library("../../runbooks/shop")
+        .plan("east", Direction::Restore, &BTreeMap::new(), &BTreeMap::new())
+        .expect_err("no plan");
+    assert_eq!(problems.len(), 2);
+    assert!(problems[0].to_string().contains("nothing says where `edge:chat/east` stood"));
+    assert!(problems[0].line > 0);
+    let problems = library("../../runbooks/shop")
+        .plan("eats", Direction::Drain, &BTreeMap::new(), &BTreeMap::new())
+        .expect_err("no plan");
+    assert_eq!(
+        problems[0].to_string(),
+        "runbooks: error: there is no evacuation of `eats`; did you mean `east`?"
+    );
+}
+
+#[test]
+fn stages_without_their_parameters_are_passed_over() {
+    let originals = ["net:1", "sync:1", "config:mode", "shards:1", "edge:a/1", "edge:b/1"]
+        .map(|knob| (knob.to_owned(), Value::Number(1.0)));
+    let plan = library("tests/good/everything")
+        .plan("1", Direction::Restore, &BTreeMap::new(), &BTreeMap::from(originals))
+        .expect("a plan");
+    let stages = |name: &str| -> Vec<&str> {
+        let task = plan.find_task(name).map(|id| plan.task(id)).expect(name);
+        task.stages.iter().map(|stage| stage.name.as_str()).collect()
+    };
+    assert_eq!(stages("all.a"), ["shift"]);
+    assert_eq!(stages("all.shards"), ["shift"]);
+    assert_eq!(stages("all.sync"), ["govern", "switch", "catch-up"]);
+    assert_eq!(stages("all.jobs"), ["update"]);
+}
+
+#[test]
+fn the_foresight_of_the_example() {
+    let plan = shop(Direction::Drain, &[]);
+    let web = plan.knobs.iter().position(|knob| knob.to_string() == "edge:web/east");
+    let web = drain::KnobId(web.expect("the knob") as u32);
+    let foresight = plan.foresee(&BTreeMap::from([(web, Value::Number(0.36))]));
+    assert_eq!(foresight.critical_path, [TaskId(0), TaskId(1), TaskId(2)]);
+    // Six steps of 20s; then twice seven of 30s around 2m of grace; then a look.
+    let lasts: Vec<_> = foresight.tasks.iter().map(|task| task.lasts.to_string()).collect();
+    assert_eq!(lasts, ["2m", "9m", "5s"]);
+    assert!(foresight.fits);
+    let after: Vec<_> = foresight.capacity.iter().map(|dc| dc.after.round()).collect();
+    assert_eq!(after, [0.0, 604.0, 496.0]);
+    assert_eq!(foresight.moves.len(), 3);
+    assert_eq!(foresight.moves[0].from, Some(Value::Number(0.36)));
+    assert_eq!(foresight.moves[0].to, Value::Number(0.0));
+    // History knows better.
+    let usual = Expected { usual: Some(Millis::from_secs(5)), ..Expected::default() };
+    let expectations = BTreeMap::from([("web.shift".to_owned(), usual)]);
+    let plan = library("../../runbooks/shop")
+        .plan("east", Direction::Drain, &expectations, &BTreeMap::new())
+        .expect("a plan");
+    assert_eq!(plan.foresee(&BTreeMap::new()).tasks[0].lasts, Millis::from_secs(5));
+}
+
+#[test]
+fn pictures_show_every_task_and_every_dependency() {
+    let plan = library("tests/good/everything")
+        .plan("1", Direction::Drain, &BTreeMap::new(), &BTreeMap::new())
+        .expect("a plan");
+    let foresight = plan.foresee(&BTreeMap::new());
+    let (svg, dot) = (plan.to_svg(&foresight), plan.to_dot(&foresight));
+    let edges: usize = plan.tasks.iter().map(|task| task.parents().count()).sum();
+    assert_eq!(svg.matches("marker-end").count(), edges);
+    assert_eq!(dot.matches(" -> ").count(), edges);
+    assert_eq!(dot.matches("style=dashed").count(), 1);
+    for task in &plan.tasks {
+        assert!(svg.contains(&task.name) && dot.contains(&task.name), "{}", task.name);
+    }
+}
+
+/// A plan of many services, of which each task waits for a few of earlier ones.
+fn many_services(services: usize, tasks: usize) -> Plan {
+    let mut files = Vec::new();
+    let mut seed = 7u32;
+    let mut random = |below: usize| {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (seed >> 16) as usize % below.max(1)
+    };
+    for service in 0..services {
+        let mut text = format!(
+            "pharos: service/v1\nservice: service-{service}\ntraffic: stateless\nuser_facing: \
+             true\nhealth: {{ok: {{query: up, above: 0, no_data: block}}}}\nrestore: {{}}\ndrain:\n"
+        );
+        for task in 0..tasks {
+            let mut after = Vec::new();
+            if task > 0 {
+                after.push(format!("step-{}", task - 1));
+            }
+            if service > 0 && random(3) > 0 {
+                after.push(format!("service-{}.step-{}", random(service), random(tasks)));
+            }
+            let key = if random(4) == 0 { "after_weak" } else { "after" };
+            let (span, after) = (10 + random(90), after.join(", "));
+            text += &format!(
+                "  step-{task}: {{template: Wait, with: {{span: {span}s}}, {key}: [{after}]}}\n"
+            );
+        }
+        files.push((format!("{service}.yaml"), text));
+    }
+    let names: Vec<_> = (0..services).map(|service| format!("service-{service}")).collect();
+    let evacuation = format!(
+        "pharos: evacuation/v1\ndatacenter: a\ndatacenters: {{a: {{capacity: 1}}, b: {{capacity: \
+         1}}}}\nservices: [{}]\n",
+        names.join(", ")
+    );
+    files.push(("a.yaml".into(), evacuation));
+    let library = Library::new(files);
+    assert_eq!(library.problems(), []);
+    library.plan("a", Direction::Drain, &BTreeMap::new(), &BTreeMap::new()).expect("a plan")
+}
+
+#[test]
+fn boxes_of_a_picture_do_not_lie_on_each_other() {
+    let plan = many_services(14, 4);
+    let svg = plan.to_svg(&plan.foresee(&BTreeMap::new()));
+    let number = |text: &str, key: &str| -> f64 {
+        let at = text.find(key).map(|at| at + key.len()).expect(key);
+        let length = text[at..].find('"').expect("an end");
+        text[at..at + length].parse().expect("a number")
+    };
+    let boxes: Vec<_> = svg
+        .split("<g>")
+        .skip(1)
+        .map(|line| (number(line, "<rect x=\""), number(line, " y=\"")))
+        .collect();
+    assert_eq!(boxes.len(), 14 * 4);
+    for (at, (x, y)) in boxes.iter().enumerate() {
+        assert!(*x >= 0.0 && *y >= 0.0);
+        let below = |(other_x, other_y): &(f64, f64)| other_x != x || (other_y - y).abs() > 42.0;
+        assert!(boxes[..at].iter().all(below), "two boxes at {x}, {y}");
+    }
+    // For a look at it.
+    if let Ok(folder) = std::env::var("PICTURES") {
+        fs::write(format!("{folder}/plan.svg"), svg).expect("a picture");
+    }
+}
+
+#[test]
+fn a_plan_of_thousands_of_tasks_is_made_and_foreseen_at_once() {
+    let mut service = String::from(
+        "pharos: service/v1\nservice: big\ntraffic: stateless\nuser_facing: true\nhealth:\n  \
+         ok: {query: up, above: 0, no_data: block}\nrestore: {}\ndrain:\n",
+    );
+    for at in 0..5000 {
+        let after = if at < 10 { String::new() } else { format!("t{}, t{}", at - 10, at - 7) };
+        service += &format!("  t{at}: {{template: Wait, with: {{span: 1s}}, after: [{after}]}}\n");
+    }
+    let evacuation = "pharos: evacuation/v1\ndatacenter: a\ndatacenters: {a: {capacity: 1}, b: \
+                      {capacity: 1}}\nservices: [big]\n";
+    let files = vec![("big".into(), service), ("a".into(), evacuation.to_owned())];
+    let library = Library::new(files);
+    assert_eq!(library.problems(), []);
+    let plan =
+        library.plan("a", Direction::Drain, &BTreeMap::new(), &BTreeMap::new()).expect("a plan");
+    assert_eq!(plan.tasks.len(), 5000);
+    for id in plan.task_ids() {
+        assert!(plan.task(id).parents().all(|parent| parent < id));
+    }
+    assert!(plan.foresee(&BTreeMap::new()).waves.len() > 400);
+}
+
+#[test]
+fn a_datacenter_without_load_has_none() {
+    let web = "pharos: service/v1\nservice: web\ntraffic: stateless\nuser_facing: true\n\
+               drain: {wait: {template: Wait, with: {span: 1s}}}\n\
+               restore: {wait: {template: Wait, with: {span: 1s}}}\n";
+    let east = "pharos: evacuation/v1\ndatacenter: east\nservices: [web]\n\
+                datacenters: {east: {capacity: 1}, west: {capacity: 1}}\n";
+    let files = [("web.yaml", web), ("east.yaml", east)];
+    let library = Library::new(files.map(|(name, text)| (name.into(), text.into())).into());
+    let plan = library.plan("east", Direction::Drain, &BTreeMap::new(), &BTreeMap::new());
+    let plan = plan.unwrap_or_else(|problems| panic!("{problems:?}"));
+    let loads: Vec<String> = plan.datacenters.iter().map(|dc| format!("{:.0}", dc.load)).collect();
+    assert_eq!(loads, ["0", "0"]);
+}
