@@ -1,0 +1,110 @@
+//! How services are doing: what the conditions of a drain are compared with.
+//!
+//! A [`Health`] is asked for the value of a condition, and gives it within a
+//! bounded time or says why there is none. There are two: [`Prometheus`], over
+//! its HTTP interface, and [`Scraper`], which reads the metrics of services by
+//! itself where there is no Prometheus.
+//!
+//! ```text
+//!              ┌ prometheus   query_range, coarser when it must be ─ answer ┐
+//!  condition ──┤                                                            ├─▶ worst ─▶ value
+//!              └ query        parsed here, evaluated over ─ series ─────────┘
+//!                                                             ▲
+//!                        scrape ── page ──▶ exposition ───────┘
+//! ```
+//!
+//! [`exposition`], [`series`], [`query`] and the reading of answers are plain
+//! functions of their arguments: they know no socket and no clock. What comes
+//! from outside is taken for hostile: every length, count and wait is bounded.
+#![forbid(unsafe_code)]
+
+pub mod exposition;
+mod http;
+mod prometheus;
+pub mod query;
+mod scrape;
+pub mod series;
+mod worst;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+use drain::{Condition, Millis, Source};
+
+pub use http::{Credentials, Endpoint};
+pub use prometheus::{Prometheus, STEPS};
+pub use scrape::{Scraper, ScraperSettings, Standing, Target};
+pub use worst::worst;
+
+/// Somebody who can be asked how services are doing.
+pub trait Health: fmt::Debug + Send + Sync {
+    /// The value that counts for a condition now: the worst of all that its
+    /// query gives. Ends within a bounded time.
+    fn measure<'a>(&'a self, condition: &'a Condition) -> Measuring<'a>;
+}
+
+/// A measurement under way.
+pub type Measuring<'a> = Pin<Box<dyn Future<Output = Result<f64, NoValue>> + Send + 'a>>;
+
+/// Why there is no value, for people to read.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NoValue {
+    /// It cannot be reached, or hangs up.
+    Unreachable { whom: String, why: String },
+    /// It took longer than it may.
+    Late { whom: String, limit: Millis },
+    /// It answers, but not with values.
+    Refused { whom: String, status: u16, why: String },
+    /// What it answers makes no sense.
+    Garbled { whom: String, why: String },
+    /// The query selects nothing.
+    NoSeries,
+    /// All that it selects ended a while ago.
+    Stale { age: Millis },
+    /// Nothing but NaN or text.
+    NotANumber,
+    /// The query cannot be evaluated.
+    Unanswerable(String),
+    /// The condition reads a knob, which is not measured here.
+    NotAQuery,
+}
+
+impl fmt::Display for NoValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NoValue::Unreachable { whom, why } => write!(f, "{whom} does not answer: {why}"),
+            NoValue::Late { whom, limit } => write!(f, "{whom} does not answer within {limit}"),
+            NoValue::Refused { whom, status, why } => {
+                write!(f, "{whom} refuses with status {status}: {why}")
+            }
+            NoValue::Garbled { whom, why } => write!(f, "{whom} answers nonsense: {why}"),
+            NoValue::NoSeries => f.write_str("no series match"),
+            NoValue::Stale { age } => write!(f, "the newest sample is {age} old"),
+            NoValue::NotANumber => f.write_str("what matches is not a number"),
+            NoValue::Unanswerable(why) => write!(f, "the query cannot be evaluated: {why}"),
+            NoValue::NotAQuery => f.write_str("the condition reads a knob and has no query"),
+        }
+    }
+}
+
+impl std::error::Error for NoValue {}
+
+/// The query of a condition.
+fn query_of(condition: &Condition) -> Result<&str, NoValue> {
+    match &condition.source {
+        Source::Query(query) => Ok(query),
+        Source::Gauge(_) => Err(NoValue::NotAQuery),
+    }
+}
+
+/// What others wrote, cut short and in one line, to be shown to people.
+fn excerpt(text: &str) -> String {
+    const CHARS_MAX: usize = 200;
+    let printable = |letter: char| if letter.is_control() { ' ' } else { letter };
+    let mut line: String = text.trim().chars().map(printable).take(CHARS_MAX).collect();
+    if text.trim().chars().nth(CHARS_MAX).is_some() {
+        line.push('…');
+    }
+    line
+}

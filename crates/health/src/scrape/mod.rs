@@ -1,0 +1,221 @@
+//! Where there is no Prometheus: services are asked for their metrics by
+//! ourselves, and queries are answered from what they said.
+
+mod book;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use drain::{Condition, Millis, Time};
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use crate::exposition::{self, Format, PageBounds};
+use crate::http::{Client, Credentials, Endpoint, Failure};
+use crate::query::{Outcome, Query};
+use crate::series::{Bounds, Counts};
+use crate::{Health, Measuring, NoValue, query_of, worst};
+use book::Book;
+
+pub use book::Standing;
+
+/// Octets of a page.
+const PAGE_LEN_MAX: usize = 4 << 20;
+/// The plain format alone is asked for; who sends another is read as well as
+/// can be.
+const ACCEPT: &str = "text/plain;version=0.0.4, */*;q=0.1";
+
+/// A service that shows its metrics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// With the path of the page: `http://web-1:9100/metrics`.
+    pub endpoint: Endpoint,
+    /// The label `job` of all its series; `instance` is host and port.
+    pub job: String,
+    pub credentials: Option<Credentials>,
+}
+
+/// What is read, how often, and how much of it is kept.
+#[derive(Clone, Debug)]
+pub struct ScraperSettings {
+    pub targets: Vec<Target>,
+    pub interval: Duration,
+    pub store: Bounds,
+    pub page: PageBounds,
+}
+
+impl ScraperSettings {
+    /// Every 10 seconds, within the usual bounds.
+    pub fn new(targets: Vec<Target>) -> Self {
+        let (store, page) = Default::default();
+        ScraperSettings { targets, interval: Duration::from_secs(10), store, page }
+    }
+}
+
+/// Reads metrics until it is dropped, and answers queries from them.
+pub struct Scraper {
+    book: Arc<Mutex<Book>>,
+    clock: Clock,
+    /// One for each target; they end with this.
+    _tasks: JoinSet<()>,
+}
+
+impl fmt::Debug for Scraper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scraper").field("standings", &self.standings()).finish_non_exhaustive()
+    }
+}
+
+/// The time of day at the start, and from then on only forward: samples that
+/// seem older than the last would be lost.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    start: Instant,
+    time: Time,
+}
+
+impl Clock {
+    fn new() -> Self {
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let millis = since_1970.unwrap_or_default().as_millis();
+        Clock { start: Instant::now(), time: Time(u64::try_from(millis).unwrap_or(0)) }
+    }
+
+    fn now(&self) -> Time {
+        let millis = self.start.elapsed().as_millis();
+        self.time + Millis(u64::try_from(millis).unwrap_or(u64::MAX))
+    }
+}
+
+impl Scraper {
+    /// Starts to read; needs a tokio runtime around it.
+    pub fn start(settings: ScraperSettings) -> Scraper {
+        let labels = settings.targets.iter().map(|target| {
+            let pair = |name: &str, value: String| (name.to_owned(), value);
+            let job = Some(target.job.clone()).filter(|job| !job.is_empty());
+            let job = job.map(|job| pair("job", job));
+            job.into_iter().chain([pair("instance", target.endpoint.authority())]).collect()
+        });
+        let book = Arc::new(Mutex::new(Book::new(settings.store, labels.collect())));
+        let (clock, mut tasks) = (Clock::new(), JoinSet::new());
+        for (index, target) in settings.targets.into_iter().enumerate() {
+            let reader = Reader {
+                index,
+                name: target.endpoint.to_string(),
+                path: target.endpoint.path().to_owned(),
+                client: Client::new(target.endpoint, target.credentials, PAGE_LEN_MAX),
+                book: book.clone(),
+                clock,
+                page: settings.page,
+                interval: settings.interval.max(Duration::from_millis(10)),
+            };
+            tasks.spawn(reader.run());
+        }
+        Scraper { book, clock, _tasks: tasks }
+    }
+
+    /// What a query gives now.
+    pub fn evaluate(&self, query: &str) -> Result<Outcome, NoValue> {
+        let query =
+            Query::parse(query).map_err(|fault| NoValue::Unanswerable(fault.to_string()))?;
+        let outcome = query.evaluate(self.book().store(), self.clock.now());
+        outcome.map_err(NoValue::Unanswerable)
+    }
+
+    /// How each target is doing, in the order of the settings.
+    pub fn standings(&self) -> Vec<Standing> {
+        self.book().standings().to_vec()
+    }
+
+    /// What there was no room for.
+    pub fn counts(&self) -> Counts {
+        self.book().store().counts()
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn value(&self, condition: &Condition) -> Result<f64, NoValue> {
+        let values = self.evaluate(query_of(condition)?)?.values();
+        if !values.is_empty() {
+            let worst = worst(condition.comparison, condition.bound, values);
+            return worst.ok_or(NoValue::NotANumber);
+        }
+        // That a target is away is the likelier reason, and the more useful one.
+        let down = self.standings().into_iter().find_map(|standing| standing.into_trouble());
+        Err(down.unwrap_or(NoValue::NoSeries))
+    }
+}
+
+impl Health for Scraper {
+    fn measure<'a>(&'a self, condition: &'a Condition) -> Measuring<'a> {
+        Box::pin(async move { self.value(condition) })
+    }
+}
+
+/// Reads the page of one target, again and again.
+struct Reader {
+    index: usize,
+    name: String,
+    path: String,
+    client: Client,
+    book: Arc<Mutex<Book>>,
+    clock: Clock,
+    page: PageBounds,
+    interval: Duration,
+}
+
+impl Reader {
+    async fn run(self) {
+        let mut ticks = interval(self.interval);
+        // After a pause of this process, one look and not all that were missed.
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut was_up = None;
+        loop {
+            ticks.tick().await;
+            // Samples are as old as the question, not as the answer.
+            let asked = self.clock.now();
+            let lines = match timeout(self.interval, self.read()).await {
+                Ok(lines) => lines,
+                Err(_) => Err(format!("no answer within {}", millis(self.interval))),
+            };
+            if was_up != Some(lines.is_ok()) {
+                was_up = Some(lines.is_ok());
+                match &lines {
+                    Ok(lines) => tracing::info!(
+                        page = self.name,
+                        samples = lines.len(),
+                        "reading metrics of a target"
+                    ),
+                    Err(why) => {
+                        tracing::warn!(page = self.name, why, "cannot read metrics of a target");
+                    }
+                }
+            }
+            let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
+            match lines {
+                Ok(lines) => book.read(self.index, asked, &lines),
+                Err(why) => book.lost(self.index, asked, &self.name, why),
+            }
+        }
+    }
+
+    async fn read(&self) -> Result<Vec<exposition::Line>, String> {
+        let answer =
+            self.client.get(&self.path, ACCEPT).await.map_err(|failure| match failure {
+                Failure::TooLong => format!("its page has more than {PAGE_LEN_MAX} octets"),
+                Failure::Broken(why) | Failure::Credentials(why) => why,
+            })?;
+        if answer.status != 200 {
+            return Err(format!("status {}", answer.status));
+        }
+        let format = Format::of(answer.content_type.as_deref());
+        exposition::read(&answer.body, format, self.page).map_err(|fault| fault.to_string())
+    }
+}
+
+fn millis(span: Duration) -> Millis {
+    Millis(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,114 @@
+//! The scraper against a service that comes and goes.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use common::{Reply, Stub, condition, nobody};
+use drain::Comparison;
+use health::{Endpoint, Health, NoValue, Scraper, ScraperSettings, Standing, Target};
+
+fn target(address: std::net::SocketAddr) -> Target {
+    let endpoint: Endpoint = format!("http://{address}/metrics").parse().unwrap();
+    Target { endpoint, job: "test".into(), credentials: None }
+}
+
+fn start(targets: Vec<Target>) -> Scraper {
+    let interval = Duration::from_millis(50);
+    Scraper::start(ScraperSettings { interval, ..ScraperSettings::new(targets) })
+}
+
+/// Measures until it is as expected.
+async fn until(
+    scraper: &Scraper,
+    query: &str,
+    expected: impl Fn(&Result<f64, NoValue>) -> bool,
+) -> Result<f64, NoValue> {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let value = scraper.measure(&condition(query, Comparison::Below, 1.0)).await;
+        if expected(&value) {
+            return value;
+        }
+        assert!(Instant::now() < deadline, "{query} stays {value:?}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn values_end_when_their_service_does() {
+    let (is_well, requests) = (Arc::new(AtomicBool::new(true)), AtomicUsize::new(0));
+    let well = is_well.clone();
+    let stub = Stub::start(move |_| {
+        let count = requests.fetch_add(1, SeqCst);
+        match well.load(SeqCst) {
+            true => Reply::Whole(
+                200,
+                format!("requests_total {count}\nload{{cpu=\"0\"}} 2\nload{{cpu=\"1\"}} 7\n"),
+            ),
+            false => Reply::Whole(500, "no".into()),
+        }
+    });
+    let scraper = start(vec![target(stub.address), target(nobody())]);
+    assert_eq!(until(&scraper, "load", Result::is_ok).await, Ok(7.0));
+    assert_eq!(until(&scraper, "sum(up)", Result::is_ok).await, Ok(1.0));
+    let rate = until(&scraper, "rate(requests_total[10s])", Result::is_ok).await.unwrap();
+    assert!(rate > 0.0, "{rate}");
+    let asked = stub.asked();
+    let is_kept = |two: &[common::Asked]| two[0].connection == two[1].connection;
+    assert!(asked.windows(2).any(is_kept), "connections are kept");
+
+    is_well.store(false, SeqCst);
+    let gone = until(&scraper, "load", Result::is_err).await.unwrap_err();
+    assert_eq!(
+        gone.to_string(),
+        format!("http://{}/metrics does not answer: status 500", stub.address)
+    );
+    assert_eq!(until(&scraper, "sum(up)", Result::is_ok).await, Ok(0.0));
+    assert!(matches!(scraper.standings()[0], Standing::Down { .. }));
+
+    is_well.store(true, SeqCst);
+    assert_eq!(until(&scraper, "load", Result::is_ok).await, Ok(7.0));
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_down_with_its_reason() {
+    type Page = fn() -> Reply;
+    let pages: [(Page, &str); 4] = [
+        (|| Reply::Whole(200, "a 1\nb{ 2\n".into()), "line 2: "),
+        (|| Reply::Whole(200, "#".repeat(5 << 20)), "its page has more than 4194304 octets"),
+        (|| Reply::Whole(404, String::new()), "status 404"),
+        (|| Reply::Raw(vec![b'H'; 1000], Duration::from_millis(10)), "no answer within 50ms"),
+    ];
+    for (page, why) in pages {
+        let stub = Stub::start(move |_| page());
+        let scraper = start(vec![target(stub.address)]);
+        let says_why = |value: &Result<f64, NoValue>| {
+            value.as_ref().is_err_and(|error| error.to_string().contains(why))
+        };
+        until(&scraper, "a", says_why).await.unwrap_err();
+    }
+}
+
+#[tokio::test]
+async fn reasons_are_told() {
+    let stub = Stub::start(|_| Reply::Whole(200, "a NaN\nb{x=\"1\"} 1\nb{x=\"2\"} 2\n".into()));
+    let scraper = start(vec![target(stub.address)]);
+    until(&scraper, "b", Result::is_ok).await.unwrap();
+    let said = async |query: &str| {
+        let value = scraper.measure(&condition(query, Comparison::Below, 1.0)).await;
+        value.unwrap_err().to_string()
+    };
+    assert_eq!(said("a").await, "what matches is not a number");
+    assert_eq!(said("nothing").await, "no series match");
+    assert_eq!(
+        said("topk(1, b)").await,
+        "the query cannot be evaluated: at 1: topk needs a Prometheus; the built-in scraper does not know it"
+    );
+    assert_eq!(
+        said("b / on(job) b").await,
+        "the query cannot be evaluated: several series on the right side match {job=\"test\"}"
+    );
+}
