@@ -1,0 +1,229 @@
+//! One command: started, bounded in time and output, and ended with everything
+//! it started.
+
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+use crate::error::{Error, Result};
+
+/// The longest output that is read. A knob's value is short.
+const OUTPUT_LEN_MAX: usize = 64 * 1024;
+/// How much of what a command complains about is told.
+const COMPLAINT_LEN_MAX: usize = 2048;
+/// How long output may go on after the command has ended, from something that
+/// it left behind.
+const LINGER_MAX: Duration = Duration::from_millis(500);
+
+// From sysexits.h.
+const EX_NOINPUT: i32 = 66;
+const EX_TEMPFAIL: i32 = 75;
+const EX_NOPERM: i32 = 77;
+
+/// A command with everything filled in.
+#[derive(Clone, Debug)]
+pub struct Invocation<'a> {
+    template: &'a [String],
+    /// As `{name}` in arguments and `PHAROS_NAME` in the environment.
+    names: Vec<(&'static str, String)>,
+    environment: Vec<(String, String)>,
+}
+
+impl<'a> Invocation<'a> {
+    pub fn new(template: &'a [String]) -> Self {
+        Invocation { template, names: Vec::new(), environment: Vec::new() }
+    }
+
+    pub fn set(&mut self, name: &'static str, value: &str) {
+        self.environment.push((format!("PHAROS_{}", name.to_uppercase()), value.to_owned()));
+        self.names.push((name, value.to_owned()));
+    }
+
+    pub fn set_environment(&mut self, name: String, value: &str) {
+        self.environment.push((name, value.to_owned()));
+    }
+
+    /// Runs it; returns what it printed, without white space around it.
+    pub async fn run(self, limit: Duration) -> Result<String> {
+        let arguments: Vec<String> =
+            self.template.iter().map(|argument| self.fill(argument)).collect();
+        let [program, arguments @ ..] = &arguments[..] else {
+            return Err(Error::Broken("there is no command".into()));
+        };
+        let child = Command::new(program)
+            .args(arguments)
+            .envs(self.environment)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn();
+        let child =
+            child.map_err(|error| Error::Broken(format!("cannot start `{program}`: {error}")))?;
+        let mut group = Group { child, is_over: false };
+        match timeout(limit, group.finish()).await {
+            Ok(ended) => judge(program, ended?),
+            Err(_) => Err(Error::Transient(format!(
+                "`{program}` took longer than {} ms and was killed, with all that it started",
+                limit.as_millis()
+            ))),
+        }
+    }
+
+    /// Replaces names in one pass, so that nothing in a value is replaced again.
+    fn fill(&self, argument: &str) -> String {
+        let mut filled = String::with_capacity(argument.len());
+        let mut rest = argument;
+        'braces: while let Some(at) = rest.find('{') {
+            filled.push_str(&rest[..at]);
+            rest = &rest[at..];
+            for (name, value) in &self.names {
+                let after = rest[1..].strip_prefix(name).and_then(|rest| rest.strip_prefix('}'));
+                if let Some(after) = after {
+                    filled.push_str(value);
+                    rest = after;
+                    continue 'braces;
+                }
+            }
+            filled.push('{');
+            rest = &rest[1..];
+        }
+        filled + rest
+    }
+}
+
+/// A command and the group of processes that it leads. Dropped before its end,
+/// all of them are killed.
+struct Group {
+    child: Child,
+    is_over: bool,
+}
+
+struct Ended {
+    status: ExitStatus,
+    output: Vec<u8>,
+    complaint: Vec<u8>,
+}
+
+impl Group {
+    async fn finish(&mut self) -> Result<Ended> {
+        let broken = |error: std::io::Error| Error::Broken(format!("its output: {error}"));
+        let (mut output, mut complaint) = (Vec::new(), Vec::new());
+        let stdout = self.child.stdout.take();
+        let stderr = self.child.stderr.take();
+        let status = {
+            let reading = async {
+                let (one, other) = tokio::join!(
+                    drink(stdout, &mut output, OUTPUT_LEN_MAX + 1),
+                    drink(stderr, &mut complaint, COMPLAINT_LEN_MAX)
+                );
+                one.and(other)
+            };
+            tokio::pin!(reading);
+            tokio::select! {
+                read = &mut reading => {
+                    read.map_err(broken)?;
+                    self.child.wait().await.map_err(broken)?
+                }
+                status = self.child.wait() => {
+                    // Something that it left behind may hold the pipes for ever.
+                    if let Ok(read) = timeout(LINGER_MAX, &mut reading).await {
+                        read.map_err(broken)?;
+                    }
+                    status.map_err(broken)?
+                }
+            }
+        };
+        self.is_over = true;
+        Ok(Ended { status, output, complaint })
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Its number is its own as long as nobody has waited for it.
+        let id = self.child.id().filter(|_| !self.is_over);
+        if let Some(pid) = id.and_then(|id| Pid::from_raw(id as i32)) {
+            let _ = kill_process_group(pid, Signal::KILL);
+        }
+    }
+}
+
+/// Reads up to a bound and swallows the rest, so that nobody blocks on it.
+async fn drink(
+    stream: Option<impl AsyncRead + Unpin>,
+    into: &mut Vec<u8>,
+    max: usize,
+) -> std::io::Result<()> {
+    let Some(mut stream) = stream else { return Ok(()) };
+    let mut buffer = [0; 4096];
+    loop {
+        let len = stream.read(&mut buffer).await?;
+        if len == 0 {
+            return Ok(());
+        }
+        let room = max.saturating_sub(into.len());
+        into.extend_from_slice(&buffer[..len.min(room)]);
+    }
+}
+
+fn judge(program: &str, ended: Ended) -> Result<String> {
+    let complaint = String::from_utf8_lossy(&ended.complaint);
+    let complaint = match complaint.trim() {
+        "" => "it said nothing on standard error",
+        said => said,
+    };
+    match ended.status.code() {
+        Some(0) => {}
+        Some(EX_TEMPFAIL) => {
+            return Err(Error::Transient(format!("`{program}` cannot now: {complaint}")));
+        }
+        Some(EX_NOPERM) => {
+            return Err(Error::Refused(format!("`{program}` may not: {complaint}")));
+        }
+        Some(EX_NOINPUT) => {
+            return Err(Error::Unknown(format!("`{program}` knows no such thing: {complaint}")));
+        }
+        _ => {
+            let status = ended.status;
+            return Err(Error::Broken(format!("`{program}` failed ({status}): {complaint}")));
+        }
+    }
+    if ended.output.len() > OUTPUT_LEN_MAX {
+        return Err(Error::Broken(format!(
+            "`{program}` printed more than {OUTPUT_LEN_MAX} octets; print the value alone"
+        )));
+    }
+    let output = String::from_utf8(ended.output);
+    let output =
+        output.map_err(|_| Error::Broken(format!("what `{program}` printed is not UTF-8")))?;
+    Ok(output.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_replaced_once() {
+        let template = ["x".to_owned()];
+        let mut invocation = Invocation::new(&template);
+        invocation.set("knob", "{value}");
+        invocation.set("value", "7");
+        let cases = [
+            ("{knob}={value}", "{value}=7"),
+            ("{other} {", "{other} {"),
+            ("{{value}}", "{7}"),
+            ("plain", "plain"),
+            ("{knob", "{knob"),
+        ];
+        for (argument, expected) in cases {
+            assert_eq!(invocation.fill(argument), expected);
+        }
+    }
+}
