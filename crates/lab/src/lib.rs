@@ -6,10 +6,13 @@
 //! must hold is in [`checkers`], one type for each property. That a checker
 //! would notice is shown by a [`Sabotage`]: something wrong with the world
 //! that it has to find.
+//!
+//! Beside it, [`drains`] are simulated in the same spirit.
 #![forbid(unsafe_code)]
 
 mod chance;
 pub mod checkers;
+pub mod drains;
 mod inquiry;
 mod message;
 mod names;

@@ -33,6 +33,11 @@ impl<T> Queue<T> {
         self.count += 1;
     }
 
+    /// When the next thing happens.
+    pub fn next_at(&self) -> Option<Micros> {
+        self.heap.peek().map(|Reverse(item)| item.at)
+    }
+
     /// What happens next, and when.
     pub fn next(&mut self) -> Option<(Micros, T)> {
         self.heap.pop().map(|Reverse(item)| (item.at, item.what))

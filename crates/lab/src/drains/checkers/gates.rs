@@ -1,0 +1,146 @@
+//! No step past a breached gate, by what the run had been told: every condition
+//! that a step depends on was seen to hold, for long enough, lately, and since
+//! the step before. The same for what must hold before a task begins and ends.
+
+use std::sync::Arc;
+
+use drain::engine::{Effect, Fact, Trigger};
+use drain::{ConditionId, FRESH_FOR, NoData, Plan, StageKind, TaskId, Time};
+
+use super::progress::Progress;
+use super::{Checker, Event};
+
+#[derive(Debug)]
+pub struct Gates {
+    progress: Progress,
+    told: Vec<Told>,
+}
+
+/// What a run knows of a condition.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    last: Option<(Time, Option<f64>)>,
+    holds_since: Option<Time>,
+}
+
+impl Gates {
+    pub fn new(plan: &Arc<Plan>) -> Self {
+        let told = vec![Told::default(); plan.conditions.len()];
+        Gates { progress: Progress::new(plan), told }
+    }
+
+    fn tell(&mut self, now: Time, id: ConditionId, value: Option<f64>) {
+        let condition = self.progress.plan.condition(id);
+        let told = &mut self.told[id.index()];
+        let holds = value.is_some_and(|value| condition.comparison.holds(value, condition.bound));
+        let is_gap = told.last.is_none_or(|(at, _)| now - at > FRESH_FOR);
+        told.last = Some((now, value));
+        told.holds_since = match (holds, told.holds_since) {
+            (true, Some(since)) if !is_gap => Some(since),
+            (true, _) => Some(now),
+            (false, _) => None,
+        };
+    }
+
+    /// Why a condition does not let anybody pass.
+    fn closes(&self, now: Time, task: TaskId, id: ConditionId) -> Option<String> {
+        if self.progress.is_overridden(task, id) {
+            return None;
+        }
+        let (condition, told) = (self.progress.plan.condition(id), &self.told[id.index()]);
+        let name = &condition.name;
+        let fresh = told.last.filter(|(at, _)| now - *at <= FRESH_FOR).and_then(|(_, value)| value);
+        match (fresh, told.holds_since) {
+            (None, _) if condition.no_data == NoData::Pass => None,
+            (None, _) => Some(format!("nobody knew {name}")),
+            (Some(value), None) => Some(format!("{name} was breached at {value}")),
+            (Some(_), Some(since)) if now - since < condition.hold_for => {
+                Some(format!("{name} held for {} only", now - since))
+            }
+            _ => None,
+        }
+    }
+
+    fn check(
+        &self,
+        now: Time,
+        task: TaskId,
+        what: &str,
+        conditions: impl Iterator<Item = ConditionId>,
+    ) -> Result<(), String> {
+        for id in conditions {
+            if let Some(why) = self.closes(now, task, id) {
+                return Err(format!("{} {what}, though {why}", self.progress.name(task)));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_effect(&self, now: Time, task: TaskId, what: &Effect) -> Result<(), String> {
+        let plan = &self.progress.plan;
+        let is_step = match what {
+            Effect::Write { knob, value } => self.progress.is_step(task, *knob, value),
+            Effect::Act(_) => true,
+            Effect::Say(_) => false,
+        };
+        let stage = self.progress.stage(task);
+        let is_set = matches!((stage, what), (Some(StageKind::Set { knob: own, to }), Effect::Write { knob, value })
+            if own == knob && to.value() == value && self.progress.task(task).is_running
+                && !self.progress.task(task).at.iter().any(|(at, is)| at == knob && is == value));
+        if !is_step && !is_set {
+            return Ok(());
+        }
+        if self.progress.is_paused(task) {
+            return Err(format!("{} took a step though it is paused", self.progress.name(task)));
+        }
+        let own = plan.task(task);
+        let conditions = || own.health.iter().chain(&plan.health).copied();
+        self.check(now, task, "took a step", conditions())?;
+        let Some(stepped) = self.progress.task(task).stepped.filter(|_| is_step) else {
+            return Ok(());
+        };
+        let unseen = conditions().find(|id| {
+            let at = self.told[id.index()].last.map(|(at, _)| at);
+            !self.progress.is_overridden(task, *id) && at.is_none_or(|at| at <= stepped)
+        });
+        match unseen {
+            Some(id) => Err(format!(
+                "{} took a step, though nobody has looked at {} since the one before",
+                self.progress.name(task),
+                plan.condition(id).name
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Checker for Gates {
+    fn name(&self) -> &'static str {
+        "gates"
+    }
+
+    fn see(&mut self, now: Time, event: &Event<'_>) -> Result<(), String> {
+        match event {
+            Event::Told { condition, value } => self.tell(now, *condition, *value),
+            Event::Resumed { .. } => self.told.fill(Told::default()),
+            Event::Recorded(record) => {
+                let plan = self.progress.plan.clone();
+                match &record.fact {
+                    Fact::Issued { task, what, .. } => self.check_effect(record.at, *task, what)?,
+                    Fact::Moved { task, trigger: Trigger::Start } => {
+                        let pre = plan.task(*task).pre.iter().copied();
+                        self.check(record.at, *task, "began", pre)?;
+                    }
+                    Fact::Moved { task, trigger: Trigger::Settle } => {
+                        let post = plan.task(*task).post.iter().copied();
+                        self.check(record.at, *task, "is done", post)?;
+                    }
+                    _ => {}
+                }
+                self.progress.take(record);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,90 @@
+//! What holds of every run, one checker for each property. Checkers see the
+//! log, what the run was told, and what the world was made to do; of the engine
+//! they know no more than the plan.
+
+mod budgets;
+mod ends;
+mod gates;
+mod limits;
+mod once;
+mod order;
+mod progress;
+mod recorded;
+mod replay;
+mod stated;
+mod waits;
+
+use std::fmt;
+use std::sync::Arc;
+
+use drain::engine::{Effect, EffectId, Record, State};
+use drain::{ConditionId, KnobId, Plan, Time};
+
+use super::world::{World, Written};
+use crate::Violation;
+
+/// What a checker sees. The time beside it is the run's.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'e> {
+    /// A record is durable.
+    Recorded(&'e Record),
+    /// Nothing is left to be decided for now.
+    Rested { state: &'e State },
+    /// A run was told the value of a condition.
+    Told { condition: ConditionId, value: Option<f64> },
+    /// A run was told how much of each datacenter others have drained.
+    Fleet { drained: &'e [f64] },
+    /// The run was taken up from its log; what it was told is forgotten.
+    Resumed { state: &'e State },
+    /// The world was made to do something.
+    Performed { effect: EffectId, what: &'e Effect, written: &'e Written },
+    /// A run looks at a knob, and is told where it stands.
+    Looked { knob: KnobId },
+    /// Somebody else turned a knob.
+    Meddled { knob: KnobId },
+    /// Nothing more will happen.
+    Finished { state: &'e State, world: &'e World },
+}
+
+pub trait Checker: fmt::Debug {
+    fn name(&self) -> &'static str;
+
+    /// Sees one event; says what is wrong with it.
+    fn see(&mut self, now: Time, event: &Event<'_>) -> Result<(), String>;
+}
+
+#[derive(Debug)]
+pub struct Checkers(Vec<Box<dyn Checker>>);
+
+impl Checkers {
+    pub fn all(plan: &Arc<Plan>) -> Self {
+        Checkers(vec![
+            Box::new(order::Order::new(plan)),
+            Box::new(gates::Gates::new(plan)),
+            Box::new(limits::Limits::new(plan)),
+            Box::new(budgets::Budgets::new(plan)),
+            Box::new(waits::Waits::new(plan)),
+            Box::new(recorded::Recorded::default()),
+            Box::new(once::Once::default()),
+            Box::new(replay::Replay::new(plan)),
+            Box::new(stated::Stated::new(plan)),
+            Box::new(ends::Ends::new(plan)),
+        ])
+    }
+
+    pub fn none() -> Self {
+        Checkers(Vec::new())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Shows an event to all; returns the first violation.
+    pub fn see(&mut self, now: Time, event: &Event<'_>) -> Option<Violation> {
+        self.0.iter_mut().find_map(|checker| {
+            let what = checker.see(now, event).err()?;
+            Some(Violation { checker: checker.name(), what })
+        })
+    }
+}

@@ -1,0 +1,143 @@
+//! How effects are done, what they meet, and what is heard of them.
+
+use drain::engine::{Effect, EffectId, Ended, Event as Happening, Phase, Run};
+use drain::{KnobId, Millis, Value};
+
+use super::{Driver, Item};
+use crate::drains::faults::Fate;
+use crate::drains::sabotage::Sabotage;
+use crate::drains::world::{Fence, Written};
+
+impl Driver {
+    /// Begins an effect. What it meets decides when it is done and what is
+    /// heard of it.
+    pub(super) fn begin(&mut self, effect: EffectId, what: Effect) {
+        let fate = self.faults.fate(self.now, &mut self.chance);
+        let latency = self.world.site.latency;
+        let (takes, long) = (latency * 0.5, Millis(self.chance.among(30_000..120_000)));
+        let life = self.life;
+        let occasion = self.occasion(effect);
+        let perform = Item::Perform { life, effect, occasion, what: what.clone() };
+        let failed = Ended::Failed { why: "no answer".into() };
+        if let Some(result) = self.broken(&what) {
+            self.tally.broken += 1;
+            return self.add(takes, Item::Hear { life, effect, result });
+        }
+        self.tally.lost += u32::from(matches!(fate, Fate::LostAnswer | Fate::LostRequest));
+        match fate {
+            Fate::Normal => {
+                self.add(takes, perform);
+                self.hear_of(effect, latency);
+            }
+            Fate::Slow => {
+                self.add(takes * 20.0, perform);
+                self.hear_of(effect, latency * 20.0);
+            }
+            Fate::LostAnswer => {
+                self.add(takes, perform);
+                self.add(long, Item::Hear { life, effect, result: failed });
+            }
+            Fate::LostRequest => self.add(long, Item::Hear { life, effect, result: failed }),
+            Fate::Failed => self.add(takes, Item::Hear { life, effect, result: failed }),
+            Fate::Doubled => {
+                self.add(takes, perform.clone());
+                self.add(takes, perform);
+                self.hear_of(effect, latency);
+            }
+        }
+    }
+
+    /// What is heard of a write to a knob that cannot be turned.
+    fn broken(&self, what: &Effect) -> Option<Ended> {
+        let Effect::Write { knob, .. } = what else { return None };
+        let (is_refused, until) = self.broken.get(knob)?;
+        (self.now < *until).then(|| match is_refused {
+            true => Ended::Refused { why: "it is broken".into() },
+            false => Ended::Failed { why: "it is broken".into() },
+        })
+    }
+
+    /// Has the end of an effect heard; what was read back is found out then.
+    pub(super) fn hear_of(&mut self, effect: EffectId, after: Millis) {
+        if self.sabotage == Some(Sabotage::LostEnd) && effect.0 == 3 {
+            return;
+        }
+        let result = Ended::Done { found: None };
+        self.add(after, Item::Hear { life: self.life, effect, result });
+    }
+
+    pub(super) fn hear(&mut self, effect: EffectId, result: Ended) {
+        let what = self.run.as_ref().and_then(|run| run.state().in_flight.get(&effect));
+        let result = match (result, what.map(|in_flight| in_flight.what.clone())) {
+            (Ended::Done { .. }, Some(Effect::Write { knob, .. })) => {
+                Ended::Done { found: Some(self.read(knob)) }
+            }
+            (result, _) => result,
+        };
+        self.tell(Happening::Ended { effect, result });
+    }
+
+    /// What tells the repetition of an act from a second one.
+    pub(super) fn occasion(&self, effect: EffectId) -> EffectId {
+        let is_known = self.sabotage != Some(Sabotage::NoOccasions);
+        let run = self.run.as_ref().filter(|_| is_known);
+        run.map_or(effect, |run| run.state().occasion(effect))
+    }
+
+    /// Does to the world what an effect asks for.
+    pub(super) fn perform(
+        &mut self,
+        effect: EffectId,
+        occasion: EffectId,
+        what: &Effect,
+    ) -> Written {
+        let fence = Fence { run: self.number, effect };
+        let written = match what {
+            Effect::Write { knob, value } => {
+                let dial = self.dials[knob.index()].clone();
+                if self.feigns(*knob, value) {
+                    self.feigned.insert(*knob, value.clone());
+                    return Written::Applied;
+                }
+                self.feigned.remove(knob);
+                match self.sabotage {
+                    Some(Sabotage::NoFences) => match self.world.turn(&dial, value) {
+                        Ok(()) => Written::Applied,
+                        Err(why) => Written::Refused(why),
+                    },
+                    _ => self.world.write(&dial, value, fence),
+                }
+            }
+            Effect::Act(act) => self.world.act(act, Fence { effect: occasion, ..fence }),
+            Effect::Say(_) => Written::Repeated,
+        };
+        self.tally.repeated += u32::from(written == Written::Repeated);
+        self.tally.fenced += u32::from(written == Written::Fenced);
+        written
+    }
+
+    /// Whether a write is one that is only said to be done.
+    pub(super) fn feigns(&self, knob: KnobId, value: &Value) -> bool {
+        let is_reverting = || {
+            let state = self.run.as_ref().map(Run::state);
+            let mut tasks = state.into_iter().flat_map(|state| &state.tasks);
+            tasks.any(|task| task.phase == Phase::Reverting && task.origin(knob) == Some(value))
+        };
+        self.sabotage == Some(Sabotage::FeignedRevert) && is_reverting()
+    }
+
+    /// What a look at a knob finds.
+    pub(super) fn find(&self, knob: KnobId) -> Value {
+        let left = self.run.as_ref().and_then(|run| run.state().knobs[knob.index()].as_ref());
+        match left.filter(|_| self.sabotage == Some(Sabotage::BlindLooks)) {
+            Some(left) => left.value.clone(),
+            None => self.read(knob),
+        }
+    }
+
+    /// Where a knob stands, as far as the run can see.
+    pub(super) fn read(&self, knob: KnobId) -> Value {
+        let feigned = self.feigned.get(&knob).cloned();
+        feigned.unwrap_or_else(|| self.world.read(&self.dials[knob.index()]))
+    }
+}

@@ -1,0 +1,105 @@
+//! What happens to a run from outside: faults, people, and somebody who tidies
+//! up after both.
+
+use drain::engine::{Command, Event as Happening, Phase, State};
+use drain::{KnobId, StageKind, TaskId};
+
+use super::Driver;
+use crate::drains::checkers::Event;
+use crate::drains::faults::Fault;
+use crate::drains::sabotage::Sabotage;
+use crate::drains::world::Dial;
+
+impl Driver {
+    pub(super) fn suffer(&mut self, fault: Fault) {
+        match fault {
+            Fault::Crash { back_after } => self.crash(back_after),
+            Fault::Lie { condition, lie, until } => {
+                self.tally.lies += 1;
+                self.lies.insert(condition, (lie, until.min(self.faults.until)));
+            }
+            Fault::Drift { knob, value } => {
+                self.tally.drifts += 1;
+                let dial = self.dials[knob.index()].clone();
+                // Some knobs take no number.
+                if self.world.turn(&dial, &value).is_ok() {
+                    self.see(&Event::Meddled { knob });
+                }
+                // Who lets new sessions in lets them stay.
+                if let Dial::Weight(service, place) = dial {
+                    let sessions = Dial::Sessions(service, place);
+                    let also = self.dials.iter().position(|own| *own == sessions);
+                    also.into_iter()
+                        .for_each(|at| self.see(&Event::Meddled { knob: KnobId(at as u32) }));
+                }
+            }
+            Fault::Break { knob, is_refused, until } => {
+                self.broken.insert(knob, (is_refused, until.min(self.faults.until)));
+            }
+            Fault::Say { by, command } => self.say(by, command),
+            Fault::Fleet { drained } => self.announce(drained),
+            Fault::Jump { by } => {
+                self.tally.jumps += 1;
+                self.skew += by;
+                self.tell(Happening::Tick);
+            }
+        }
+    }
+
+    pub(super) fn announce(&mut self, drained: Vec<f64>) {
+        self.fleet.clone_from(&drained);
+        if self.run.is_some() {
+            self.see(&Event::Fleet { drained: &drained });
+            if self.sabotage != Some(Sabotage::DeafToOthers) {
+                self.tell(Happening::Fleet { drained });
+            }
+        }
+    }
+
+    pub(super) fn say(&mut self, by: &str, command: Command) {
+        if self.run.is_some() {
+            self.tally.obeyed += 1;
+            let (by, reason) = (by.to_owned(), "a simulation".to_owned());
+            self.tell(Happening::Said { by, reason, command });
+        }
+    }
+
+    /// Once nothing goes wrong any more, somebody sees to what waits for people.
+    pub(super) fn tidy(&mut self) {
+        if self.now < self.faults.until || self.run.is_none() {
+            return;
+        }
+        self.announce(vec![0.0; self.plan.datacenters.len()]);
+        let state = self.state();
+        if state.paused {
+            self.say("ann", Command::Resume { task: None });
+        }
+        for task in self.plan.task_ids() {
+            if let Some(command) = self.wants(&state, task) {
+                self.say("ann", command);
+            }
+        }
+    }
+
+    /// What a task needs of a person, if anything.
+    pub(super) fn wants(&self, state: &State, task: TaskId) -> Option<Command> {
+        let own = state.task(task);
+        let stage = &self.plan.task(task).stages[own.stage.index()];
+        let is_contested = state
+            .knobs
+            .iter()
+            .flatten()
+            .any(|left| left.task == task && left.drifts >= drain::engine::DRIFTS_MAX);
+        match own.phase {
+            _ if own.paused || is_contested => Some(Command::Resume { task: Some(task) }),
+            Phase::Failed | Phase::Stopped | Phase::Reverted if state.abort.is_none() => {
+                Some(Command::Retry { task })
+            }
+            Phase::Unreverted if state.abort.is_none() => Some(Command::Skip { task }),
+            Phase::Running if matches!(stage.kind, StageKind::Approve { .. }) => {
+                Some(Command::Approve { task })
+            }
+            _ => None,
+        }
+    }
+}

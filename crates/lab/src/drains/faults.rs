@@ -1,0 +1,168 @@
+//! What goes wrong between a run and its world. All of it is drawn before the
+//! run begins, but for what each effect meets.
+
+use drain::engine::{Abort, Command, Mode};
+use drain::{ConditionId, KnobId, Millis, Plan, TaskId, Time, Value};
+
+use crate::chance::Chance;
+
+/// Everything that goes wrong with one run.
+#[derive(Clone, Debug, Default)]
+pub struct Faults {
+    /// Out of a thousand effects, so many meet something.
+    pub effects: u32,
+    /// What happens when.
+    pub script: Vec<(Time, Fault)>,
+    pub crashes: Crashes,
+    /// From then on nothing goes wrong any more, and somebody tidies up.
+    pub until: Time,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fault {
+    /// The process dies and is back after a while.
+    Crash { back_after: Millis },
+    /// A metric says something else until then.
+    Lie { condition: ConditionId, lie: Lie, until: Time },
+    /// Somebody or something else turns a knob.
+    Drift { knob: KnobId, value: Value },
+    /// Nothing turns a knob until then: tries fail, or are refused.
+    Break { knob: KnobId, is_refused: bool, until: Time },
+    /// A person says something.
+    Say { by: &'static str, command: Command },
+    /// Other runs drain other datacenters, or have restored them.
+    Fleet { drained: Vec<f64> },
+    /// The clock is set, by so many milliseconds.
+    Jump { by: i64 },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Lie {
+    /// It stays at what it says.
+    Stuck(f64),
+    /// It is off by a factor.
+    Wrong(f64),
+    Missing,
+}
+
+/// Crashes at records.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Crashes {
+    #[default]
+    Never,
+    /// At the record with this number, once.
+    At(u64, Moment),
+    /// At every fourth record or so.
+    Often(Moment),
+}
+
+/// When exactly a process dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// The record was decided, but is not on disk.
+    BeforeItIsDurable,
+    /// It is on disk; what it asks for was not begun.
+    BeforeItsEffect,
+    /// What it asks for was done; nobody heard of that.
+    AfterItsEffect,
+}
+
+impl Moment {
+    pub const ALL: [Moment; 3] =
+        [Moment::BeforeItIsDurable, Moment::BeforeItsEffect, Moment::AfterItsEffect];
+}
+
+/// What an effect meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    Normal,
+    Slow,
+    /// Done, but what is heard, late, is that it failed.
+    LostAnswer,
+    /// Not done, and that is heard late.
+    LostRequest,
+    /// Not done, and that is heard at once.
+    Failed,
+    /// Done twice.
+    Doubled,
+}
+
+impl Faults {
+    /// What goes wrong in `span` from `start` on.
+    pub fn draw(plan: &Plan, start: Time, span: Millis, chance: &mut Chance) -> Self {
+        let mut script = Vec::new();
+        for _ in 0..chance.among(2..25) {
+            let at = start + Millis(chance.among(0..span.0.max(1)));
+            script.push((at, draw_fault(plan, at, chance)));
+        }
+        // A clock that is set a lot would leave nothing to see.
+        Faults {
+            effects: chance.pick(&[0, 50, 300]),
+            script,
+            crashes: Crashes::Never,
+            until: start + span,
+        }
+    }
+
+    pub fn fate(&self, now: Time, chance: &mut Chance) -> Fate {
+        if now >= self.until || !chance.happens(self.effects) {
+            return Fate::Normal;
+        }
+        chance.pick(&[Fate::Slow, Fate::LostAnswer, Fate::LostRequest, Fate::Failed, Fate::Doubled])
+    }
+}
+
+fn draw_fault(plan: &Plan, at: Time, chance: &mut Chance) -> Fault {
+    match chance.among(0..11) {
+        0..=1 => Fault::Crash { back_after: Millis(chance.among(0..90_000)) },
+        2..=4 if !plan.conditions.is_empty() => Fault::Lie {
+            condition: ConditionId(chance.index(plan.conditions.len()) as u32),
+            lie: match chance.among(0..3) {
+                0 => Lie::Stuck(chance.pick(&[0.0, 0.01, 0.5, 2.0])),
+                1 => Lie::Wrong(chance.pick(&[0.0, 0.5, 1.5, 10.0])),
+                _ => Lie::Missing,
+            },
+            until: at + Millis(chance.among(1000..300_000)),
+        },
+        5 => Fault::Drift {
+            knob: KnobId(chance.index(plan.knobs.len()) as u32),
+            value: Value::Number(chance.pick(&[0.0, 0.3, 1.0])),
+        },
+        6 => {
+            let own = |name: &str| name == plan.datacenter;
+            let drained = plan.datacenters.iter().map(|place| match own(&place.name) {
+                true => 0.0,
+                false => chance.pick(&[0.0, 0.0, 0.0, 0.5, 1.0]),
+            });
+            Fault::Fleet { drained: drained.collect() }
+        }
+        10 => Fault::Break {
+            knob: KnobId(chance.index(plan.knobs.len()) as u32),
+            is_refused: chance.happens(300),
+            until: at + Millis(chance.among(1000..600_000)),
+        },
+        7 => Fault::Jump { by: chance.pick(&[-60_000, -3000, 2000, 45_000, 600_000]) },
+        _ => Fault::Say { by: chance.pick(&["ann", "bob"]), command: draw_command(plan, chance) },
+    }
+}
+
+fn draw_command(plan: &Plan, chance: &mut Chance) -> Command {
+    let task = TaskId(chance.index(plan.tasks.len()) as u32);
+    let any = chance.happens(500).then_some(task);
+    match chance.among(0..14) {
+        0..=1 => Command::Pause { task: any },
+        2..=3 => Command::Resume { task: any },
+        4 => Command::Skip { task },
+        5 => Command::Stop { task },
+        6 => Command::Retry { task },
+        7 if !plan.conditions.is_empty() => Command::Override {
+            condition: ConditionId(chance.index(plan.conditions.len()) as u32),
+            task: any,
+        },
+        8 => Command::Accelerate { task: any },
+        9..=10 => Command::Approve { task },
+        11 => Command::SetMode { mode: chance.pick(&[Mode::Drill, Mode::Disaster]) },
+        12 => Command::WaiveLimits,
+        _ => Command::Abort { how: chance.pick(&[Abort::Hold, Abort::Revert]) },
+    }
+}

@@ -1,0 +1,99 @@
+//! Things that are wrong on purpose, each one that a checker has to find. None
+//! is in the engine: it is given another plan than the checkers know, or what
+//! it says and hears is changed on the way.
+
+use drain::engine::{Effect, Fact, Record};
+use drain::{Millis, Plan, StageKind, Value};
+
+/// What is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sabotage {
+    /// Dependencies are forgotten.
+    NoParents,
+    /// Health is forgotten.
+    NoHealth,
+    /// Nobody hears of other runs.
+    DeafToOthers,
+    /// There is twice as much of everything to share.
+    DoubledBudgets,
+    /// Timed waits take no time.
+    NoWaits,
+    /// Effects are done before they are written down.
+    EffectFirst,
+    /// The world does not know fences.
+    NoFences,
+    /// A record is changed on its way to disk.
+    AlteredRecord,
+    /// What is said to be put back is not.
+    FeignedRevert,
+    /// The end of an effect is never heard.
+    LostEnd,
+    /// Every try of an act counts as another one.
+    NoOccasions,
+    /// Looks find every knob where it was left.
+    BlindLooks,
+}
+
+impl Sabotage {
+    /// Every sabotage with the checker that must find it.
+    pub const ALL: [(Sabotage, &str); 12] = [
+        (Sabotage::NoParents, "order"),
+        (Sabotage::NoHealth, "gates"),
+        (Sabotage::DeafToOthers, "limits"),
+        (Sabotage::DoubledBudgets, "budgets"),
+        (Sabotage::NoWaits, "waits"),
+        (Sabotage::EffectFirst, "recorded"),
+        (Sabotage::NoFences, "once"),
+        (Sabotage::AlteredRecord, "replay"),
+        (Sabotage::FeignedRevert, "stated"),
+        (Sabotage::LostEnd, "ends"),
+        (Sabotage::NoOccasions, "once"),
+        (Sabotage::BlindLooks, "stated"),
+    ];
+
+    /// The plan that is carried out in place of the real one.
+    pub fn alter(self, plan: &Plan) -> Plan {
+        let mut plan = plan.clone();
+        match self {
+            Sabotage::NoParents => {
+                plan.tasks.iter_mut().for_each(|task| {
+                    task.after.clear();
+                    task.after_weak.clear();
+                });
+            }
+            Sabotage::NoHealth => {
+                plan.health.clear();
+                plan.tasks.iter_mut().for_each(|task| task.health.clear());
+            }
+            Sabotage::DoubledBudgets => {
+                plan.budgets.iter_mut().for_each(|budget| budget.size *= 2.0);
+            }
+            Sabotage::NoWaits => {
+                for stage in plan.tasks.iter_mut().flat_map(|task| &mut task.stages) {
+                    if let StageKind::TimedWait { span } = &mut stage.kind {
+                        *span = Millis::ZERO;
+                    }
+                }
+            }
+            _ => {}
+        }
+        plan
+    }
+
+    /// What is written in place of a record.
+    pub fn rewrite(self, record: Record) -> Record {
+        let Record { seq, at, fact } = record;
+        let fact = match fact {
+            Fact::Issued {
+                effect,
+                task,
+                what: Effect::Write { knob, value: Value::Number(value) },
+            } if self == Sabotage::AlteredRecord => {
+                let value = Value::Number(value * 0.9 + 0.01);
+                Fact::Issued { effect, task, what: Effect::Write { knob, value } }
+            }
+            other => other,
+        };
+        Record { seq, at, fact }
+    }
+}

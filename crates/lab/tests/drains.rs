@@ -1,0 +1,245 @@
+//! Drains of many seeds, with everything that can go wrong: in none may a
+//! property fail.
+//!
+//! `LAB_SEEDS=5000` runs more of them, `LAB_SEED=7` one, with its log.
+
+use std::collections::BTreeSet;
+
+use drain::engine::{Fact, RunOutcome};
+use lab::drains::faults::{Crashes, Moment};
+use lab::drains::{Outcome, Sabotage, Trial, run};
+
+/// Seeds that are run unless told otherwise.
+const SEEDS: u64 = 60;
+const PARTS: u64 = 2;
+
+fn number(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    let number = text.parse();
+    Some(number.unwrap_or_else(|_| panic!("{variable}={text} is no number; accepted: 0, 1, 2 …")))
+}
+
+fn told(outcome: &Outcome) -> String {
+    let log = if outcome.restore.is_empty() { &outcome.drain } else { &outcome.restore };
+    let tail = &log[log.len().saturating_sub(40)..];
+    let lines: String = tail
+        .iter()
+        .map(|record| {
+            let since = record.at.0 as i64 - 1_000_000_000_000;
+            format!("{:>5} {:>9.3} {:?}\n", record.seq, since as f64 / 1000.0, record.fact)
+        })
+        .collect();
+    format!("{lines}{:?}\n", outcome.tally)
+}
+
+fn check(trial: &Trial) -> Outcome {
+    let outcome = run(trial);
+    if let Some(violation) = &outcome.violation {
+        panic!(
+            "{}seed {}: {violation}\nagain: LAB_SEED={0}\n{trial:?}",
+            told(&outcome),
+            trial.seed
+        );
+    }
+    outcome
+}
+
+fn run_part(part: u64) {
+    if let Some(seed) = number("LAB_SEED") {
+        if seed % PARTS == part {
+            let outcome = run(&Trial { seed, ..Trial::default() });
+            println!("{}{:?}", told(&outcome), outcome.violation);
+            assert_eq!(outcome.violation, None);
+        }
+        return;
+    }
+    let mut failed = Vec::new();
+    for seed in (0..number("LAB_SEEDS").unwrap_or(SEEDS)).filter(|seed| seed % PARTS == part) {
+        let outcome = run(&Trial { seed, ..Trial::default() });
+        if let Some(violation) = &outcome.violation {
+            eprintln!("{}seed {seed}: {violation}\nagain: LAB_SEED={seed}\n", told(&outcome));
+            failed.push((seed, violation.checker));
+        }
+    }
+    assert!(failed.is_empty(), "{} drains failed: {failed:?}", failed.len());
+}
+
+#[test]
+fn drains_of_even_seeds() {
+    run_part(0);
+}
+
+#[test]
+fn drains_of_odd_seeds() {
+    run_part(1);
+}
+
+#[test]
+fn in_calm_worlds_everything_is_drained_and_restored() {
+    for seed in 0..20 {
+        let outcome = check(&Trial { seed, is_calm: true, ..Trial::default() });
+        assert_eq!(outcome.drained(), Some(RunOutcome::Completed), "{}", told(&outcome));
+        assert_eq!(outcome.restored(), Some(RunOutcome::Completed), "{}", told(&outcome));
+    }
+}
+
+/// For each record of a run: dies before it is on disk, before what it asks for
+/// is done, and before anybody hears that it was.
+#[test]
+fn a_crash_at_every_record_changes_nothing_but_time() {
+    for seed in 0..number("LAB_SEEDS").map_or(3, |seeds| (seeds / 50).max(3)) {
+        let calm = Trial { seed, is_calm: true, ..Trial::default() };
+        let undisturbed = check(&calm);
+        for at in 0..undisturbed.drain.len() as u64 {
+            for moment in Moment::ALL {
+                let crashes = Crashes::At(at, moment);
+                let outcome = check(&Trial { crashes, ..calm.clone() });
+                assert_eq!(outcome.tally.crashes, 1, "at record {at}, {moment:?}");
+                assert_eq!(outcome.drained(), Some(RunOutcome::Completed), "{}", told(&outcome));
+            }
+        }
+        for at in 0..undisturbed.restore.len() as u64 {
+            for moment in Moment::ALL {
+                let restore_crashes = Crashes::At(at, moment);
+                let outcome = check(&Trial { restore_crashes, ..calm.clone() });
+                assert_eq!(outcome.tally.crashes, 1, "at record {at}, {moment:?}");
+                assert_eq!(outcome.restored(), Some(RunOutcome::Completed), "{}", told(&outcome));
+            }
+        }
+    }
+}
+
+/// The same where everything else goes wrong too: what is written only then, as
+/// of drift, aborts and the way back, is died at as well.
+#[test]
+fn a_crash_at_every_record_of_a_troubled_drain_breaks_nothing() {
+    let mut died_at: BTreeSet<String> = BTreeSet::new();
+    let seeds = number("LAB_SEEDS").map_or(0, |seeds| seeds / 25);
+    for seed in 0..seeds.max(200) {
+        let troubled = Trial { seed, ..Trial::default() };
+        let undisturbed = check(&troubled);
+        let kinds: BTreeSet<String> =
+            undisturbed.drain.iter().map(|record| kind(&record.fact)).collect();
+        // All would take long: those in which something is written that was in none before.
+        if seed >= seeds && kinds.is_subset(&died_at) {
+            continue;
+        }
+        died_at.extend(kinds);
+        for at in 0..undisturbed.drain.len() {
+            for moment in Moment::ALL {
+                let crashes = Crashes::At(at as u64, moment);
+                let outcome = check(&Trial { crashes, ..troubled.clone() });
+                assert!(outcome.tally.crashes > 0, "at record {at}, {moment:?}");
+                let before = at.min(outcome.drain.len());
+                assert_eq!(outcome.drain[..before], undisturbed.drain[..before], "till then");
+            }
+        }
+    }
+    let missed: Vec<_> = KINDS.iter().filter(|kind| !died_at.contains(**kind)).collect();
+    assert!(missed.is_empty(), "nobody died at {missed:?}; {died_at:?}");
+}
+
+/// Everything that is written in some drain of some seed.
+const KINDS: &[&str] = &[
+    "opened",
+    "start",
+    "stages_done",
+    "stages_failed",
+    "settle",
+    "skip",
+    "stop",
+    "retry",
+    "abandon",
+    "revert",
+    "revert_done",
+    "revert_failed",
+    "entered",
+    "left",
+    "found",
+    "issued",
+    "ended",
+    "drifted",
+    "astray",
+    "held",
+    "released",
+    "close",
+    "stuck",
+    "commanded",
+    "fleet",
+    "closed",
+];
+
+/// What a record says, in a word; of tasks that move, why.
+fn kind(fact: &Fact) -> String {
+    let json = serde_json::to_value(fact).unwrap();
+    if let Fact::Moved { trigger, .. } = fact {
+        return serde_json::to_value(trigger).unwrap().as_str().unwrap().to_owned();
+    }
+    json.as_object().unwrap().keys().next().unwrap().clone()
+}
+
+#[test]
+fn a_run_that_dies_all_the_time_still_ends() {
+    for seed in 0..6 {
+        for moment in Moment::ALL {
+            let crashes = Crashes::Often(moment);
+            let outcome = check(&Trial { seed, is_calm: true, crashes, ..Trial::default() });
+            let log = told(&outcome);
+            assert_eq!(outcome.drained(), Some(RunOutcome::Completed), "{moment:?} {log}");
+            assert!(outcome.tally.crashes > 10, "{log}");
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_is_the_same_drain() {
+    for seed in 0..3 {
+        let trial = Trial { seed, ..Trial::default() };
+        assert_eq!(run(&trial), run(&trial));
+    }
+}
+
+/// Checkers that have nothing to see prove nothing.
+#[test]
+fn everything_happens_in_some_drain() {
+    let outcomes: Vec<Outcome> =
+        (0..60).map(|seed| run(&Trial { seed, ..Trial::default() })).collect();
+    let sum = |of: fn(&Outcome) -> u32| outcomes.iter().map(of).sum::<u32>();
+    let tallies = [
+        sum(|outcome| outcome.tally.crashes),
+        sum(|outcome| outcome.tally.repeated),
+        sum(|outcome| outcome.tally.lost),
+        sum(|outcome| outcome.tally.drifts),
+        sum(|outcome| outcome.tally.lies),
+        sum(|outcome| outcome.tally.obeyed),
+        sum(|outcome| outcome.tally.refused),
+        sum(|outcome| outcome.tally.jumps),
+        sum(|outcome| outcome.tally.broken),
+    ];
+    assert!(tallies.iter().all(|tally| *tally > 3), "{tallies:?}");
+    for ended in [
+        RunOutcome::Completed,
+        RunOutcome::CompletedWithSkips,
+        RunOutcome::Held,
+        RunOutcome::Reverted,
+    ] {
+        assert!(outcomes.iter().any(|outcome| outcome.drained() == Some(ended)), "{ended:?}");
+    }
+}
+
+/// A checker is trusted after something wrong made it fail.
+#[test]
+fn every_sabotage_is_found_by_the_checker_that_is_there_for_it() {
+    for (sabotage, checker) in Sabotage::ALL {
+        // Most are found in the first few; an act whose answer is lost is rare.
+        let found = (0..500).find_map(|seed| {
+            let crashes = match sabotage {
+                Sabotage::EffectFirst => Crashes::Often(Moment::BeforeItIsDurable),
+                _ => Crashes::Never,
+            };
+            run(&Trial { seed, crashes, sabotage: Some(sabotage), ..Trial::default() }).violation
+        });
+        let found = found.unwrap_or_else(|| panic!("nobody finds {sabotage:?}"));
+        assert_eq!(found.checker, checker, "{sabotage:?}: {found}");
+    }
+}
