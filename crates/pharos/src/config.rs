@@ -5,6 +5,7 @@
 //! at again.
 
 mod cache;
+mod drain;
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -17,8 +18,10 @@ use serde::de::DeserializeOwned;
 
 pub use cache::{CacheConfig, Transport as PeerTransport};
 use cache::{FileCache, FileCluster, FileNodeParts};
+use drain::FileDrain;
 
 use crate::coordination::FileCoordination;
+use crate::drains::DrainConfig;
 use crate::fleet::assignments::Shape;
 use crate::fleet::{Family, Fleet, Placing, Pool, pool};
 
@@ -54,6 +57,7 @@ pub struct Config {
     /// Where zones live on the fleet; without it each is answered on all of it.
     pub placing: Option<Placing>,
     pub cache: Option<CacheConfig>,
+    pub drain: Option<DrainConfig>,
 }
 
 /// Bounds of connections.
@@ -114,6 +118,7 @@ struct File {
     cache: Option<FileCache>,
     cluster: FileCluster,
     coordination: FileCoordination,
+    drain: Option<FileDrain>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -226,10 +231,11 @@ impl Checks {
 
     fn convert(&mut self, spec: File, flags: &Flags) -> Config {
         let zones = flags.zones.clone().or(spec.authority.zones);
-        if zones.is_none() && (spec.cache.is_none() || spec.fleet.is_some()) {
+        let needs_zones = spec.cache.is_none() && spec.drain.is_none();
+        if zones.is_none() && (needs_zones || spec.fleet.is_some()) {
             self.problems.push(
                 "no zone directory; accepted: --zones DIR, or `zones = \"DIR\"` under \
-                 [authority]; or a [cache], which needs none"
+                 [authority]; or a [cache] or a [drain], which need none"
                     .into(),
             );
         }
@@ -241,6 +247,7 @@ impl Checks {
         };
         let admin = self.pick("--admin", flags.admin.clone(), "admin.listen", spec.admin.listen);
         let admin = self.admin(admin, ADMIN, &listen);
+        let drain_name = spec.node.name.clone();
         let parts = FileNodeParts {
             name: spec.node.name.clone(),
             datacenter: spec.node.datacenter,
@@ -250,6 +257,7 @@ impl Checks {
         let cache = spec.cache.map(|spec| self.cache(spec, parts, &listen, zones.is_some()));
         let name = self.pick("--identity", flags.identity.clone(), "node.name", spec.node.name);
         let identity = self.text(name);
+        let drain = spec.drain.map(|spec| self.drain(spec, drain_name.as_deref()));
         let (fleet, placing) = match spec.fleet {
             Some(spec) => {
                 (self.fleet(&spec, &listen, admin), Some(self.placing(&spec, identity.as_deref())))
@@ -286,6 +294,7 @@ impl Checks {
             fleet,
             placing,
             cache,
+            drain,
         }
     }
 
@@ -637,6 +646,19 @@ mod tests {
             }
             (other, _) => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn all_that_is_wrong_with_a_drain_is_told_at_once() {
+        let text = "[drain]\ntoken_file = '/t'\n[drain.drivers.'a b']\nkind = 'haproxy'\n\
+                    socket = '0.0.0.0:9'\n";
+        let expected = [
+            "drain.runbooks is missing",
+            "drain.token_file is given and nobody",
+            "pharos.toml: drain.drivers.a b: \"a b\" is no name of a driver; accepted: ",
+            "drain.drivers.a b.socket: 0.0.0.0:9 can be reached by others",
+        ];
+        check(text, Flags::default(), Err(&expected));
     }
 
     #[test]

@@ -7,24 +7,28 @@ use std::path::{Path, PathBuf};
 use authority::{Image, Problems, Severity};
 use serde_json::{Value, json};
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 
 use crate::config::{check_control_directory, default_control};
-use crate::output::Output;
+use crate::output::{Output, tame_value};
 
 /// What is written as it is in a name within a URL; the rest could mean
 /// something there.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'-').remove(b'_');
 
+/// A name as it stands in a URL.
+pub fn escaped(name: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(name, PLAIN)
+}
+
 /// The page of one zone.
 pub fn zone_path(zone: &str) -> String {
-    format!("/v1/zones/{}", utf8_percent_encode(zone, PLAIN))
+    format!("/v1/zones/{}", escaped(zone))
 }
 
 /// The page of `limit` zones behind the zone `after`.
 pub fn zones_path(limit: usize, after: Option<&str>) -> String {
-    let after =
-        after.map_or(String::new(), |zone| format!("&after={}", utf8_percent_encode(zone, PLAIN)));
+    let after = after.map_or(String::new(), |zone| format!("&after={}", escaped(zone)));
     format!("/v1/zones?limit={limit}{after}")
 }
 
@@ -112,7 +116,7 @@ impl Socket {
         let mut out = Output::default();
         let written = match self.json {
             true => writeln!(out, "{value}"),
-            false => show(&mut out, value),
+            false => show(&mut out, &tame_value(value)),
         };
         written.map_err(crate::output::explain)
     }

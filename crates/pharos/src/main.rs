@@ -7,8 +7,10 @@ mod coordination;
 mod counters;
 mod descriptors;
 mod dev;
+mod drains;
 mod fleet;
 mod front;
+mod lab;
 mod large_pages;
 mod load;
 mod metrics;
@@ -18,6 +20,7 @@ mod peers;
 mod publish;
 mod random;
 mod reload;
+mod runbook;
 mod serve;
 mod shard;
 mod sockets;
@@ -85,9 +88,17 @@ enum Command {
     /// Look after a cache and its cluster
     #[command(subcommand)]
     Cache(node::CacheCommand),
+    #[command(flatten)]
+    Drains(drains::command::DrainCommand),
+    /// Check, plan and draw runbooks; needs no server
+    #[command(subcommand)]
+    Runbook(runbook::RunbookCommand),
     /// Plan and examine shuffle shards; needs no server
     #[command(subcommand)]
     Shard(shard::ShardCommand),
+    /// Try drains in a simulated world; needs no server
+    #[command(subcommand)]
+    Lab(lab::LabCommand),
 }
 
 #[derive(Debug, Subcommand)]
@@ -138,7 +149,7 @@ fn main() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(text) => {
             // A full disk under it must not turn an error into a panic.
-            let _ = writeln!(io::stderr(), "pharos: {}", text.trim_end());
+            let _ = writeln!(io::stderr(), "pharos: {}", output::tame(text.trim_end()));
             ExitCode::from(EXIT_FAILED)
         }
     }
@@ -176,7 +187,10 @@ fn run(command: Command) -> Result<u8, String> {
         Command::Fleet(command) => fleet::command::run(command),
         Command::Front(args) => front::command::run(args),
         Command::Cache(command) => node::run_command(command),
+        Command::Drains(command) => drains::command::run(command),
+        Command::Runbook(command) => runbook::run(command),
         Command::Shard(command) => shard::run(command),
+        Command::Lab(command) => lab::run(command),
     }
 }
 

@@ -13,6 +13,7 @@ use wire::{CookieSecrets, Secret};
 
 use crate::config::{Config, Cookies};
 use crate::counters::{AllCounters, Via};
+use crate::drains::Drains;
 use crate::fleet::state::explain_absence;
 use crate::fleet::{FleetState, Placements};
 use crate::load::{KnownProblems, Load, Summary, ZoneDirectory};
@@ -390,7 +391,12 @@ pub fn run(config: &Config, announce: impl FnOnce(&Sockets)) -> Result<u8, Strin
     announce(&sockets);
     sockets.log_surprises();
     let Sockets { workers, tcp, admin, cache, .. } = sockets;
-    let _control = runtime.block_on(admin::start(&server, admin, &config.control))?;
+    let drains = match &config.drain {
+        Some(own) => Some(runtime.block_on(Drains::start(own.clone()))?),
+        None => None,
+    };
+    let _control =
+        runtime.block_on(admin::start(&server, drains.clone(), admin, &config.control))?;
     let started = Instant::now();
     let load = load_first(&server, config, &mut signals);
     let Some(report) = runtime.block_on(load)? else {
@@ -418,6 +424,9 @@ pub fn run(config: &Config, announce: impl FnOnce(&Sockets)) -> Result<u8, Strin
             }
         }
     });
+    if let Some(drains) = drains {
+        runtime.block_on(drains.stop());
+    }
     stop.store(true, Ordering::Relaxed);
     for thread in threads {
         let _ = thread.join();

@@ -22,6 +22,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use crate::drains::{Drains, api};
 use crate::reload::{Failure, reload};
 use crate::serve::Server;
 use connections::{CONTROL_TIME_MAX, READING_TIME_MAX, REQUEST_TIME_MAX};
@@ -47,6 +48,7 @@ type Shared = State<Desk>;
 /// file system is returned.
 pub async fn start(
     server: &Arc<Server>,
+    drains: Option<Arc<Drains>>,
     listener: std::net::TcpListener,
     control: &Path,
 ) -> Result<Option<socket::Place>, String> {
@@ -54,7 +56,8 @@ pub async fn start(
     let listener = TcpListener::from_std(listener).map_err(failed)?;
     let control = socket::open(control)?;
     let desk = Desk { server: server.clone(), listing: Arc::new(Semaphore::new(1)) };
-    let routes = reading().with_state(desk.clone());
+    let of_drains = |pages: fn(Arc<Drains>) -> Router| drains.clone().map_or(Router::new(), pages);
+    let routes = reading().with_state(desk.clone()).merge(of_drains(api::reading));
     tokio::spawn(connections::serve(listener, routes, READING_TIME_MAX));
     Ok(control.map(|(listener, place)| {
         let routes = reading()
@@ -63,7 +66,9 @@ pub async fn start(
             .route("/v1/fleet/close", post(fleet::close))
             .route("/v1/cache/flush", post(cache::flush))
             .route("/v1/cache/drain", post(cache::drain))
-            .with_state(desk);
+            .with_state(desk)
+            .merge(of_drains(api::reading))
+            .merge(of_drains(api::writing));
         tokio::spawn(connections::serve(listener, routes, CONTROL_TIME_MAX));
         place
     }))
@@ -83,15 +88,20 @@ fn reading() -> Router<Desk> {
         .fallback(async || {
             let text = "no such page; there are /healthz, /metrics, /v1/zones, /v1/zones/NAME, \
                         /v1/problems, /v1/fleet, /v1/fleet/shards, /v1/cache, \
-                        /v1/cache/members, /v1/cache/owner/NAME and /v1/cache/dump";
+                        /v1/cache/members, /v1/cache/owner/NAME and /v1/cache/dump; with [drain] \
+                        also /v1/drains, /v1/drains/RUN, its /events, /report and /report.html, \
+                        /v1/plans/DIRECTION/DATACENTER, /v1/audit and /v1/audit/verify";
             error(StatusCode::NOT_FOUND, text)
         })
-        .method_not_allowed_fallback(async || {
-            let text = "this page is not for that method; accepted: GET, and POST for /v1/reload, \
-                        /v1/fleet/switch, /v1/fleet/close, /v1/cache/flush and /v1/cache/drain on the \
-                        control socket";
-            error(StatusCode::METHOD_NOT_ALLOWED, text)
-        })
+        .method_not_allowed_fallback(not_that_way)
+}
+
+/// The answer to a method that a page is not for.
+pub async fn not_that_way() -> Response {
+    let text = "this page is not for that method; accepted: GET, and POST for /v1/reload, \
+                /v1/fleet/switch, /v1/fleet/close, /v1/cache/flush, /v1/cache/drain, /v1/drains \
+                and /v1/drains/RUN/say on the control socket";
+    error(StatusCode::METHOD_NOT_ALLOWED, text)
 }
 
 /// An answer that says what is wrong.

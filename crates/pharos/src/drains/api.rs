@@ -1,0 +1,410 @@
+//! Drains over HTTP: reading for everybody who may ask, writing through the
+//! control socket alone.
+
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use drain::Direction;
+use drain::engine::{Fact, Mode, Record};
+use futures_util::stream;
+use serde::Deserialize;
+use serde_json::json;
+use store::{Filter, RunId};
+use tokio::sync::broadcast::{self, error::RecvError};
+
+use super::verbs::Verb;
+use super::{Drains, Refused, Survey, Wanted};
+use crate::admin::error;
+
+/// Runs on one page.
+const RUNS: u32 = 20;
+/// Entries of the audit log on one page, unless told and at the most.
+const ENTRIES: u32 = 100;
+const ENTRIES_MAX: u32 = store::AUDIT_LIMIT_MAX - 1;
+
+type Shared = State<Arc<Drains>>;
+type Numbered = Result<Path<u64>, PathRejection>;
+
+/// The pages that only read.
+pub fn reading(drains: Arc<Drains>) -> Router {
+    Router::new()
+        .route("/v1/drains", get(list))
+        .route("/v1/drains/{run}", get(show))
+        .route("/v1/drains/{run}/events", get(events))
+        .route("/v1/drains/{run}/report", get(report))
+        .route("/v1/drains/{run}/report.html", get(report_page))
+        .route("/v1/plans/{direction}/{datacenter}", get(plan))
+        .route("/v1/audit", get(audit))
+        .route("/v1/audit/verify", get(verify_audit))
+        .method_not_allowed_fallback(crate::admin::not_that_way)
+        .with_state(drains)
+}
+
+/// The pages that change something.
+pub fn writing(drains: Arc<Drains>) -> Router {
+    Router::new()
+        .route("/v1/drains", post(begin))
+        .route("/v1/drains/{run}/say", post(say))
+        .with_state(drains)
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let status = match &self {
+            Refused::Unknown(_) => StatusCode::NOT_FOUND,
+            Refused::Conflict(_) => StatusCode::CONFLICT,
+            Refused::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        error(status, self.to_string())
+    }
+}
+
+/// Why a request was not understood.
+fn misread(what: String, accepted: &str) -> Response {
+    error(StatusCode::BAD_REQUEST, format!("{what}; accepted: {accepted}"))
+}
+
+fn run_of(run: Numbered) -> Result<RunId, Box<Response>> {
+    let accepted = "the number of a run, as /v1/drains lists them";
+    run.map(|Path(run)| RunId(run))
+        .map_err(|rejection| Box::new(misread(rejection.body_text(), accepted)))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Which {
+    limit: Option<u32>,
+    datacenter: Option<String>,
+    open: Option<bool>,
+    before: Option<u64>,
+}
+
+async fn list(State(drains): Shared, which: Result<Query<Which>, QueryRejection>) -> Response {
+    let Query(which) = match which {
+        Ok(which) => which,
+        Err(rejection) => {
+            let accepted = "limit=N, datacenter=NAME, open=true or false, before=RUN";
+            return misread(rejection.body_text(), accepted);
+        }
+    };
+    let filter = Filter {
+        datacenter: which.datacenter.as_deref(),
+        ended: which.open.map(|open| !open),
+        before: which.before.map(RunId),
+        ..Filter::default()
+    };
+    match drains.runs(filter, which.limit.unwrap_or(RUNS)).await {
+        Ok(runs) => {
+            let runs: Vec<_> = runs.iter().map(view).collect();
+            Json(json!({ "runs": runs })).into_response()
+        }
+        Err(refused) => refused.into_response(),
+    }
+}
+
+fn view(run: &store::Run) -> serde_json::Value {
+    json!({
+        "run": run.id.0,
+        "datacenter": run.datacenter,
+        "direction": run.direction,
+        "by": run.actor,
+        "reason": run.reason,
+        "created": run.created_at,
+        "ended": run.ended_at,
+        "outcome": run.outcome,
+        "records": run.records,
+        "driven_by": run.holder,
+    })
+}
+
+async fn show(State(drains): Shared, run: Numbered) -> Response {
+    let run = match run_of(run) {
+        Ok(run) => run,
+        Err(response) => return *response,
+    };
+    match drains.status(run).await {
+        Ok(status) => Json(&*status).into_response(),
+        Err(refused) => refused.into_response(),
+    }
+}
+
+async fn report(State(drains): Shared, run: Numbered) -> Response {
+    let run = match run_of(run) {
+        Ok(run) => run,
+        Err(response) => return *response,
+    };
+    match drains.report(run).await {
+        Ok(report) => Json(report).into_response(),
+        Err(refused) => refused.into_response(),
+    }
+}
+
+async fn report_page(State(drains): Shared, run: Numbered) -> Response {
+    let run = match run_of(run) {
+        Ok(run) => run,
+        Err(response) => return *response,
+    };
+    match drains.report(run).await {
+        Ok(report) => Html(drain::report::render(&report)).into_response(),
+        Err(refused) => refused.into_response(),
+    }
+}
+
+async fn plan(
+    State(drains): Shared,
+    of: Result<Path<(Direction, String)>, PathRejection>,
+) -> Response {
+    let Path((direction, datacenter)) = match of {
+        Ok(of) => of,
+        Err(rejection) => {
+            let accepted = "/v1/plans/drain/DATACENTER or /v1/plans/restore/DATACENTER";
+            return misread(rejection.body_text(), accepted);
+        }
+    };
+    match drains.plan(&datacenter, direction).await {
+        Ok(plan) => {
+            let Survey { foresight, problems, warnings } = drains.survey(&plan).await;
+            let found = json!({
+                "plan": plan, "foresight": foresight, "problems": problems, "warnings": warnings,
+            });
+            Json(found).into_response()
+        }
+        Err(refused) => refused.into_response(),
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct From {
+    #[serde(default)]
+    from: u64,
+}
+
+/// All records of a run from a number on, then each as it comes, a line of
+/// JSON each. Ends with the run.
+async fn events(
+    State(drains): Shared,
+    run: Numbered,
+    from: Result<Query<From>, QueryRejection>,
+) -> Response {
+    let (run, from) = match (run_of(run), from) {
+        (Ok(run), Ok(Query(from))) => (run, from.from),
+        (Err(response), _) => return *response,
+        (_, Err(rejection)) => return misread(rejection.body_text(), "from=SEQ"),
+    };
+    if let Err(refused) = drains.find(run).await {
+        return refused.into_response();
+    }
+    let follower = Follower::new(drains, run, from).await;
+    let events = stream::unfold(Some(follower), async |follower| {
+        let mut follower = follower?;
+        match follower.more().await {
+            Ok(more) => more.map(|more| (Ok(more), Some(follower))),
+            // Cut off, not ended: whoever follows asks again.
+            Err(failed) => Some((Err(failed), None)),
+        }
+    });
+    ([("content-type", "application/x-ndjson")], Body::from_stream(events)).into_response()
+}
+
+/// Whoever follows a run: first from the disk, then as it goes on.
+pub(super) struct Follower {
+    drains: Arc<Drains>,
+    run: RunId,
+    next: u64,
+    live: Option<broadcast::Receiver<Arc<Record>>>,
+    is_caught_up: bool,
+}
+
+impl Follower {
+    pub(super) async fn new(drains: Arc<Drains>, run: RunId, next: u64) -> Follower {
+        // Before what is there is read: nothing may fall between.
+        let live = drains.handle(run).await.ok().map(|handle| handle.events.subscribe());
+        Follower { drains, run, next, live, is_caught_up: false }
+    }
+
+    /// The next lines, at most a few megabytes of them: who reads slowly waits
+    /// for the disk, and nothing waits for who reads slowly.
+    pub(super) async fn more(&mut self) -> store::Result<Option<Bytes>> {
+        loop {
+            if !self.is_caught_up {
+                let page = self.drains.store().records(self.run, self.next).next_page().await?;
+                if let Some(page) = page {
+                    self.next = page.last().map_or(self.next, |entry| entry.seq + 1);
+                    let lines: String = page.into_iter().map(|entry| entry.json + "\n").collect();
+                    return Ok(Some(lines.into()));
+                }
+                self.is_caught_up = true;
+            }
+            let Some(live) = &mut self.live else { return Ok(None) };
+            match live.recv().await {
+                Ok(record) if record.seq < self.next => {}
+                Ok(record) => {
+                    self.next = record.seq + 1;
+                    if matches!(record.fact, Fact::Closed { .. }) {
+                        self.live = None;
+                    }
+                    return Ok(Some(line(&record)));
+                }
+                Err(RecvError::Lagged(_)) => self.is_caught_up = false,
+                Err(RecvError::Closed) => return Ok(None),
+            }
+        }
+    }
+}
+
+fn line(record: &Record) -> Bytes {
+    let mut line = serde_json::to_vec(record).expect("records are JSON");
+    line.push(b'\n');
+    line.into()
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Begin {
+    datacenter: String,
+    direction: Direction,
+    mode: Option<Mode>,
+    by: String,
+    #[serde(default)]
+    reason: String,
+    #[serde(default)]
+    overload: bool,
+}
+
+async fn begin(State(drains): Shared, wanted: Result<Json<Begin>, JsonRejection>) -> Response {
+    let Json(wanted) = match wanted {
+        Ok(wanted) => wanted,
+        Err(rejection) => {
+            let accepted = "{\"datacenter\": NAME, \"direction\": \"drain\" or \"restore\", \
+                            \"mode\": \"drill\" or \"disaster\", \"by\": WHO, \"reason\": WHY, \
+                            \"overload\": true or false}";
+            return misread(rejection.body_text(), accepted);
+        }
+    };
+    let wanted = Wanted {
+        datacenter: wanted.datacenter,
+        direction: wanted.direction,
+        mode: wanted.mode.unwrap_or(Mode::Drill),
+        by: wanted.by,
+        reason: wanted.reason,
+        overload: wanted.overload,
+    };
+    match drains.begin(wanted).await {
+        Ok((run, warnings)) => Json(json!({ "run": run.0, "warnings": warnings })).into_response(),
+        Err(refused) => refused.into_response(),
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct Say {
+    by: String,
+    #[serde(default)]
+    reason: String,
+    #[serde(flatten)]
+    verb: Verb,
+}
+
+async fn say(
+    State(drains): Shared,
+    run: Numbered,
+    said: Result<Json<Say>, JsonRejection>,
+) -> Response {
+    let (run, said) = match (run_of(run), said) {
+        (Ok(run), Ok(Json(said))) => (run, said),
+        (Err(response), _) => return *response,
+        (_, Err(rejection)) => {
+            let accepted = "{\"verb\": VERB, \"by\": WHO, \"reason\": WHY, …} with the verbs \
+                            pause, resume, skip, stop, retry, override, accelerate, approve, \
+                            mode, waive and abort";
+            return misread(rejection.body_text(), accepted);
+        }
+    };
+    match drains.say(run, said.by, said.reason, &said.verb).await {
+        Ok(()) => Json(json!({ "said": true })).into_response(),
+        Err(refused) => refused.into_response(),
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Part {
+    #[serde(default)]
+    from: u64,
+    limit: Option<u32>,
+}
+
+async fn audit(State(drains): Shared, part: Result<Query<Part>, QueryRejection>) -> Response {
+    let Query(part) = match part {
+        Ok(part) => part,
+        Err(rejection) => return misread(rejection.body_text(), "from=N and limit=N"),
+    };
+    let limit = part.limit.unwrap_or(ENTRIES).min(ENTRIES_MAX);
+    // One more than is shown says whether there are more.
+    match drains.store().audit(part.from, limit + 1).await {
+        Ok(mut entries) => {
+            let next = entries.get(limit as usize).map(|entry| entry.seq);
+            entries.truncate(limit as usize);
+            let entries: Vec<_> = entries
+                .iter()
+                .map(|entry| {
+                    json!({
+                        "seq": entry.seq, "at": entry.at, "by": entry.actor,
+                        "action": entry.action, "reason": entry.reason,
+                        "run": entry.run.map(|run| run.0), "digest": entry.digest.to_string(),
+                    })
+                })
+                .collect();
+            Json(json!({ "entries": entries, "next": next })).into_response()
+        }
+        Err(failed) => Refused::from(failed).into_response(),
+    }
+}
+
+/// How the log ended when somebody looked: `head=N:DIGEST`. A log whose end was
+/// cut off, or that was made anew, is whole in itself.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Remembered {
+    head: Option<String>,
+}
+
+impl Remembered {
+    fn head(&self) -> Result<Option<store::Head>, String> {
+        let Some(text) = &self.head else { return Ok(None) };
+        let parts = text.split_once(':');
+        let head = parts.and_then(|(entries, digest)| {
+            let (entries, digest) = (entries.parse().ok()?, store::chain::Digest::parse(digest)?);
+            Some(store::Head { entries, digest })
+        });
+        head.map(Some).ok_or_else(|| format!("`{text}` is no head of the log"))
+    }
+}
+
+async fn verify_audit(
+    State(drains): Shared,
+    remembered: Result<Query<Remembered>, QueryRejection>,
+) -> Response {
+    let remembered = remembered.map_err(|rejection| rejection.body_text());
+    let remembered = match remembered.and_then(|Query(remembered)| remembered.head()) {
+        Ok(remembered) => remembered,
+        Err(what) => return misread(what, "head=N:DIGEST, as an earlier verification printed it"),
+    };
+    match drains.store().verify_audit(remembered).await {
+        Ok(store::Verdict::Verified(head)) => Json(json!({
+            "verified": true, "entries": head.entries,
+            "head": format!("{}:{}", head.entries, head.digest),
+        }))
+        .into_response(),
+        Ok(store::Verdict::Broken { at, why }) => {
+            Json(json!({ "verified": false, "at": at, "why": why })).into_response()
+        }
+        Err(failed) => Refused::from(failed).into_response(),
+    }
+}

@@ -1,0 +1,420 @@
+//! Drives one run: what the engine decides is written down, then done, and
+//! what came of it is told to the engine.
+//!
+//! One task owns the run, so everything about it happens in one order. Drivers
+//! and measurements work beside it, each for a bounded time, and report back;
+//! none of them is waited for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use drain::engine::{
+    Command, Effect, EffectId, Ended, Event, Fact, Record, Refusal, Run, RunOutcome,
+};
+use drain::{ConditionId, KnobId, Plan, Source, TaskId, Time};
+use drivers::{Drivers, Fence};
+use futures_util::FutureExt;
+use store::{Lease, Step, Store};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, interval, sleep, sleep_until};
+
+use super::clock::Clock;
+use super::status::Status;
+use super::{fleet, ledger};
+use health::Health;
+
+/// How often conditions are measured: twice in the shortest wait of the plan,
+/// within these bounds.
+const MEASURE_MIN: Duration = Duration::from_millis(250);
+const MEASURE_MAX: Duration = Duration::from_secs(2);
+/// How often knobs that were turned are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(3);
+/// How long a lease lasts, and how often it is renewed.
+pub const LEASE_MS: u64 = 15_000;
+const RENEW_EVERY: Duration = Duration::from_secs(5);
+/// How long to wait before writing again what could not be written.
+const WRITE_AGAIN: Duration = Duration::from_secs(1);
+/// How often others are told how it stands.
+const STATUS_EVERY: Duration = Duration::from_millis(250);
+
+/// What people say to a run, and where its answer goes.
+#[derive(Debug)]
+pub struct Message {
+    pub by: String,
+    pub reason: String,
+    pub command: Command,
+    pub answer: oneshot::Sender<Result<(), Refusal>>,
+}
+
+/// What others hold of a run that goes on.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    pub plan: Arc<Plan>,
+    pub inbox: mpsc::Sender<Message>,
+    pub status: watch::Receiver<Arc<Status>>,
+    pub events: broadcast::Sender<Arc<Record>>,
+}
+
+/// What a run needs of the world.
+#[derive(Clone, Debug)]
+pub struct World {
+    pub store: Arc<Store>,
+    pub drivers: Arc<Drivers>,
+    pub health: Arc<dyn Health>,
+    pub clock: Clock,
+}
+
+/// What came of something that was done beside the run.
+#[derive(Debug)]
+struct Done {
+    event: Event,
+    /// Why a measurement gave no value.
+    silence: Option<String>,
+}
+
+/// Why an executor stopped.
+#[derive(Debug)]
+pub enum Stopped {
+    /// The run is over.
+    Closed(RunOutcome),
+    /// Somebody else has taken the run.
+    Deposed,
+    /// It was told to.
+    Told,
+}
+
+pub struct Executor {
+    run: Run,
+    lease: Lease,
+    world: World,
+    handle: Handle,
+    status: watch::Sender<Arc<Status>>,
+    inbox: mpsc::Receiver<Message>,
+    /// What drivers and measurements are at, and what of it must not be begun
+    /// twice.
+    at_work: JoinSet<Done>,
+    looked_at: BTreeSet<KnobId>,
+    measured: BTreeSet<ConditionId>,
+    /// Conditions without a value, and why.
+    silences: BTreeMap<ConditionId, String>,
+    /// Who waits to hear that what they said is on the disk.
+    unanswered: Vec<oneshot::Sender<Result<(), Refusal>>>,
+    /// The tasks that decide how long it takes, as it was planned.
+    path: Vec<TaskId>,
+    shown: Instant,
+}
+
+impl Executor {
+    /// An executor of a run that was just opened or resumed.
+    pub fn new(run: Run, lease: Lease, world: World) -> Executor {
+        let (send, inbox) = mpsc::channel(64);
+        let path = run.plan().foresee(&BTreeMap::new()).critical_path;
+        let now = world.clock.now();
+        let status = Status::of(&run, lease.run, now, &BTreeMap::new(), &path);
+        let (status, shown) = watch::channel(Arc::new(status));
+        let plan = run.plan().clone();
+        let handle =
+            Handle { plan, inbox: send, status: shown, events: broadcast::channel(1024).0 };
+        Executor {
+            run,
+            lease,
+            world,
+            handle,
+            status,
+            inbox,
+            at_work: JoinSet::new(),
+            looked_at: BTreeSet::new(),
+            measured: BTreeSet::new(),
+            silences: BTreeMap::new(),
+            unanswered: Vec::new(),
+            path,
+            shown: Instant::now(),
+        }
+    }
+
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Goes on until the run is over, or somebody else's.
+    pub async fn drive(mut self, mut stop: watch::Receiver<bool>) -> Stopped {
+        // What is in flight was asked for and is written down; if it was begun before, it is done
+        // again.
+        let in_flight = self.run.state().in_flight.iter();
+        let unfinished: Vec<(EffectId, Effect)> =
+            in_flight.map(|(id, in_flight)| (*id, in_flight.what.clone())).collect();
+        unfinished.into_iter().for_each(|(effect, what)| self.begin(effect, what));
+        let mut records = self.look_at_fleet().await;
+        let mut measuring = interval(measure_every(self.run.plan()));
+        let mut looking = interval(LOOK_EVERY);
+        let mut renewing = interval(RENEW_EVERY);
+        let mut showing = interval(STATUS_EVERY);
+        loop {
+            if let Some(stopped) = self.keep(std::mem::take(&mut records), &mut stop).await {
+                return stopped;
+            }
+            self.look_at_wanted();
+            self.show();
+            if let Some((_, outcome)) = self.run.state().closed {
+                return Stopped::Closed(outcome);
+            }
+            let woken = self.wakes_in();
+            let event = tokio::select! {
+                _ = stop.changed() => return Stopped::Told,
+                Some(message) = self.inbox.recv() => {
+                    records = self.obey(message);
+                    continue;
+                }
+                Some(done) = self.at_work.join_next() => match done {
+                    Ok(done) => self.note(done),
+                    // Work that panics says so itself, and none is cancelled.
+                    Err(_) => continue,
+                },
+                _ = measuring.tick() => {
+                    self.measure();
+                    continue;
+                }
+                _ = looking.tick() => {
+                    let kept: Vec<KnobId> = self.run.kept().collect();
+                    kept.into_iter().for_each(|knob| self.look(knob));
+                    continue;
+                }
+                // Countdowns go on, and what came too soon after the last picture is seen.
+                _ = showing.tick() => continue,
+                _ = renewing.tick() => {
+                    if self.is_deposed().await {
+                        return Stopped::Deposed;
+                    }
+                    records = self.look_at_fleet().await;
+                    continue;
+                }
+                () = sleep_until(woken) => Event::Tick,
+            };
+            // Only commands are refused.
+            records = self.run.handle(self.world.clock.now(), event).unwrap_or_default();
+        }
+    }
+
+    /// When the engine wants to be woken, on the clock that can be waited for.
+    fn wakes_in(&self) -> Instant {
+        let now = self.world.clock.now();
+        let wait = self.run.wakes_at().map_or(3_600_000, |at| (at - now).0);
+        Instant::now() + Duration::from_millis(wait)
+    }
+
+    fn obey(&mut self, message: Message) -> Vec<Record> {
+        let Message { by, reason, command, answer } = message;
+        let said = Event::Said { by, reason, command };
+        match self.run.handle(self.world.clock.now(), said) {
+            Ok(records) => {
+                self.unanswered.push(answer);
+                records
+            }
+            Err(refusal) => {
+                let _ = answer.send(Err(refusal));
+                Vec::new()
+            }
+        }
+    }
+
+    /// Writes records down, then does what they ask for. Nothing is done that
+    /// is not on the disk: while it cannot be written, the run stands still.
+    async fn keep(
+        &mut self,
+        records: Vec<Record>,
+        stop: &mut watch::Receiver<bool>,
+    ) -> Option<Stopped> {
+        // A run that was cut off at its very end still has to be ended.
+        if records.is_empty() && self.run.state().closed.is_none() {
+            return None;
+        }
+        let mut step = ledger::step(&self.run, &records);
+        while let Err(error) = self.write(&mut step, &records).await {
+            if error.is_deposed() {
+                tracing::error!(run = %self.lease.run, "somebody else drives this run now: {error}");
+                return Some(Stopped::Deposed);
+            }
+            tracing::error!(run = %self.lease.run, "the run stands still: {error}");
+            tokio::select! {
+                _ = stop.changed() => return Some(Stopped::Told),
+                () = sleep(WRITE_AGAIN) => {}
+            }
+        }
+        for answer in self.unanswered.drain(..) {
+            // Whoever asked may have gone.
+            let _ = answer.send(Ok(()));
+        }
+        for record in records {
+            if let Fact::Issued { effect, what, .. } = &record.fact {
+                self.begin(*effect, what.clone());
+            }
+            tracing::debug!(run = %self.lease.run, seq = record.seq, fact = ?record.fact);
+            // Nobody may be listening.
+            let _ = self.handle.events.send(Arc::new(record));
+        }
+        None
+    }
+
+    async fn write(&self, step: &mut Step, records: &[Record]) -> store::Result<()> {
+        let store = &self.world.store;
+        ledger::close(step, store, self.lease.run, &self.run, records).await?;
+        store.keep(&self.lease, step).await
+    }
+
+    /// Begins to do something.
+    fn begin(&mut self, effect: EffectId, what: Effect) {
+        let Some(fence) = Fence::new(self.lease.epoch, effect.0) else {
+            tracing::error!(run = %self.lease.run, "no fences are left for this run");
+            return;
+        };
+        let (drivers, plan) = (self.world.drivers.clone(), self.run.plan().clone());
+        let run = self.lease.run;
+        let once = format!("{run}.{}", self.run.state().occasion(effect).0);
+        let broke = Ended::Failed { why: "the driver broke off".into() };
+        self.spawn(Event::Ended { effect, result: broke }, async move {
+            let done = match &what {
+                Effect::Write { knob, value } => {
+                    drivers.write(plan.knob(*knob), value, fence).await.map(Some)
+                }
+                Effect::Act(act) => drivers.act(act, &once, fence).await.map(|_| None),
+                Effect::Say(saying) => {
+                    tracing::info!(%run, channel = saying.channel, "{}", saying.text);
+                    Ok(None)
+                }
+            };
+            let result = match done {
+                Ok(found) => Ended::Done { found },
+                Err(error) if error.is_transient() => Ended::Failed { why: error.to_string() },
+                Err(error) => Ended::Refused { why: error.to_string() },
+            };
+            (Event::Ended { effect, result }, None)
+        });
+    }
+
+    /// Has something done beside the run; if it panics, `broke` is what came of
+    /// it.
+    fn spawn(
+        &mut self,
+        broke: Event,
+        work: impl Future<Output = (Event, Option<String>)> + Send + 'static,
+    ) {
+        let run = self.lease.run;
+        self.at_work.spawn(async move {
+            let done = AssertUnwindSafe(work).catch_unwind().await;
+            let (event, silence) = done.unwrap_or_else(|_| {
+                tracing::error!(%run, "something broke off: {broke:?}");
+                (broke, None)
+            });
+            Done { event, silence }
+        });
+    }
+
+    fn look_at_wanted(&mut self) {
+        let wanted: Vec<KnobId> = self.run.wanted(self.world.clock.now()).collect();
+        wanted.into_iter().for_each(|knob| self.look(knob));
+    }
+
+    fn look(&mut self, knob: KnobId) {
+        if !self.looked_at.insert(knob) {
+            return;
+        }
+        let (drivers, plan) = (self.world.drivers.clone(), self.run.plan().clone());
+        let asked = self.world.clock.now();
+        let broke = Err("the driver broke off".into());
+        self.spawn(Event::Looked { knob, asked, found: broke }, async move {
+            let found = drivers.read(plan.knob(knob)).await.map_err(|error| error.to_string());
+            (Event::Looked { knob, asked, found }, None)
+        });
+    }
+
+    fn measure(&mut self) {
+        for condition in self.run.watched() {
+            if !self.measured.insert(condition) {
+                continue;
+            }
+            let (plan, health) = (self.run.plan().clone(), self.world.health.clone());
+            let drivers = self.world.drivers.clone();
+            self.spawn(Event::Observed { condition, value: None }, async move {
+                let own = plan.condition(condition);
+                let measured = match &own.source {
+                    Source::Query(_) => {
+                        health.measure(own).await.map_err(|silence| silence.to_string())
+                    }
+                    Source::Gauge(knob) => match drivers.read(plan.knob(*knob)).await {
+                        Ok(read) => read.number().ok_or_else(|| format!("{read} is no number")),
+                        Err(error) => Err(error.to_string()),
+                    },
+                };
+                let (value, silence) = match measured {
+                    Ok(value) => (Some(value), None),
+                    Err(silence) => (None, Some(silence)),
+                };
+                (Event::Observed { condition, value }, silence)
+            });
+        }
+    }
+
+    /// What was at work is not any more.
+    fn note(&mut self, done: Done) -> Event {
+        match &done.event {
+            Event::Looked { knob, .. } => _ = self.looked_at.remove(knob),
+            Event::Observed { condition, .. } => {
+                self.measured.remove(condition);
+                match done.silence {
+                    Some(why) => _ = self.silences.insert(*condition, why),
+                    None => _ = self.silences.remove(condition),
+                }
+            }
+            _ => {}
+        }
+        done.event
+    }
+
+    /// Looks at what other runs have drained, or will.
+    async fn look_at_fleet(&mut self) -> Vec<Record> {
+        let run = Some(self.lease.run);
+        match fleet::drained(&self.world.store, self.run.plan(), run).await {
+            Ok(drained) => {
+                let now = self.world.clock.now();
+                // Only commands are refused.
+                self.run.handle(now, Event::Fleet { drained }).unwrap_or_default()
+            }
+            Err(error) => {
+                tracing::warn!(run = %self.lease.run, "other runs cannot be seen: {error}");
+                Vec::new()
+            }
+        }
+    }
+
+    async fn is_deposed(&self) -> bool {
+        let now: Time = self.world.clock.now();
+        match self.world.store.renew(&self.lease, now.0, LEASE_MS).await {
+            Ok(()) => false,
+            Err(error) if error.is_deposed() => true,
+            Err(error) => {
+                tracing::warn!(run = %self.lease.run, "the lease could not be renewed: {error}");
+                false
+            }
+        }
+    }
+
+    /// Lets others see how it stands, not too often.
+    fn show(&mut self) {
+        let is_over = self.run.state().closed.is_some();
+        if is_over || self.shown.elapsed() >= STATUS_EVERY / 2 {
+            let now = self.world.clock.now();
+            let status = Status::of(&self.run, self.lease.run, now, &self.silences, &self.path);
+            self.status.send_replace(Arc::new(status));
+            self.shown = Instant::now();
+        }
+    }
+}
+
+/// Often enough that a step is not held up by the wait for a fresh value.
+fn measure_every(plan: &Plan) -> Duration {
+    let waits = plan.tasks.iter().map(|task| Duration::from_millis(task.pace.wait.0 / 2));
+    waits.min().unwrap_or(MEASURE_MAX).clamp(MEASURE_MIN, MEASURE_MAX)
+}

@@ -1,0 +1,112 @@
+//! What a run leaves behind with its records: what people did, where knobs
+//! stood, how much is drained, and how long tasks took.
+
+use drain::engine::{Fact, Record, Run, RunOutcome};
+use drain::report::Report;
+use drain::{Direction, Plan, Time};
+use store::{Deed, Entry, Performance, Result, RunId, Step, Store};
+
+/// The outcome of a task that is done, but was held by bad health on the way.
+pub const BREACHED: &str = "breached";
+
+pub fn direction_name(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Drain => "drain",
+        Direction::Restore => "restore",
+    }
+}
+
+/// Records, and everything that follows from them for others.
+pub fn step(run: &Run, records: &[Record]) -> Step {
+    let plan = run.plan();
+    let mut step = Step::default();
+    for record in records {
+        let json = serde_json::to_string(record).expect("records are JSON");
+        let at = record.at.0;
+        let deed = |actor: &str, action: String, reason: &str| Deed {
+            at,
+            actor: actor.to_owned(),
+            action,
+            reason: reason.to_owned(),
+            json: json.clone(),
+        };
+        match &record.fact {
+            Fact::Opened { by, reason, .. } => {
+                let action = format!("{} {}", direction_name(plan.direction), plan.datacenter);
+                step.deeds.push(deed(by, action, reason));
+            }
+            Fact::Commanded { by, reason, command, .. } => {
+                step.deeds.push(deed(by, command.describe(plan), reason));
+            }
+            Fact::Found { knob, value, .. } if plan.direction == Direction::Drain => {
+                let value = serde_json::json!(value).to_string();
+                step.originals.push((plan.knob(*knob).to_string(), value));
+            }
+            Fact::Moved { .. } | Fact::Closed { .. } => {
+                step.drained = Some((drained(plan, run), at));
+            }
+            _ => {}
+        }
+        step.entries.push(Entry { seq: record.seq, at, json });
+    }
+    step
+}
+
+/// Adds to the last step of a run how it ended, and how its tasks went.
+pub async fn close(
+    step: &mut Step,
+    store: &Store,
+    id: RunId,
+    run: &Run,
+    last: &[Record],
+) -> Result<()> {
+    let Some((at, outcome)) = run.state().closed else { return Ok(()) };
+    let mut records = Vec::new();
+    for entry in store.records(id, 0).all().await? {
+        records.extend(serde_json::from_str::<Record>(&entry.json));
+    }
+    records.extend(last.iter().cloned());
+    step.performances = performances(id, run.plan(), &records, at);
+    // Everything stands where it stood before; the next drain finds it there.
+    step.forgets_originals = match run.plan().direction {
+        Direction::Drain => outcome == RunOutcome::Reverted,
+        Direction::Restore => outcome == RunOutcome::Completed,
+    };
+    let outcome = serde_json::json!(outcome);
+    step.ended = Some((outcome.as_str().unwrap_or_default().to_owned(), at.0));
+    Ok(())
+}
+
+fn performances(
+    run: RunId,
+    plan: &Plan,
+    records: &[Record],
+    at: Time,
+) -> Vec<(String, Performance)> {
+    // Without a report the next plan knows less; the run has ended all the same.
+    let Ok(report) = Report::of(plan, records) else { return Vec::new() };
+    let mut performances = Vec::new();
+    for task in report.tasks {
+        let Some(sample) = task.sample else { continue };
+        let performance = Performance {
+            run,
+            at: at.0,
+            duration_ms: sample.took.0,
+            steps: task.steps,
+            step: (sample.step > 0.0).then_some(sample.step),
+            outcome: if sample.was_breached { BREACHED } else { "done" }.into(),
+        };
+        performances.push((task.name, performance));
+    }
+    performances
+}
+
+/// How much of the datacenter is drained: tasks that are complete, of all.
+fn drained(plan: &Plan, run: &Run) -> f64 {
+    let complete = run.state().tasks.iter().filter(|task| task.phase.is_complete()).count();
+    let share = complete as f64 / plan.tasks.len().max(1) as f64;
+    match plan.direction {
+        Direction::Drain => share,
+        Direction::Restore => 1.0 - share,
+    }
+}

@@ -1,0 +1,492 @@
+//! Drains, as a server runs them: plans made from its runbooks, runs kept in
+//! its store, each driven by a task of its own. Runs that were open when the
+//! server stopped go on when it starts.
+
+pub mod api;
+mod clock;
+pub mod command;
+mod executor;
+mod fleet;
+mod ledger;
+mod outlook;
+mod runbooks;
+mod status;
+mod survey;
+#[cfg(test)]
+mod tests;
+mod verbs;
+mod watch;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use drain::engine::{Command, Mode, Record, Run, check_said};
+use drain::history::{STUCK_MARGIN, Sample, expect};
+use drain::report::Report;
+use drain::runbook::Library;
+use drain::{Direction, Expected, Knob, Millis, Plan, Value};
+use drivers::Drivers;
+use futures_util::{StreamExt, stream};
+use health::{Credentials, Endpoint, Health, Prometheus, Scraper, ScraperSettings, Target};
+use store::{Filter, Lease, NewRun, RunId, Store};
+use tokio::sync::{oneshot, watch as watching};
+use tokio::time::{Instant, sleep};
+
+pub use executor::Handle;
+pub use outlook::write_plan;
+pub use runbooks::{read_file, read_files};
+pub use status::Status;
+pub use survey::Survey;
+
+use clock::Clock;
+use executor::{Executor, LEASE_MS, Message, Stopped, World};
+use ledger::direction_name;
+use survey::LOOKS_MAX;
+use verbs::Verb;
+
+/// How long a measurement may take.
+const MEASURE_TIME_MAX: Duration = Duration::from_secs(5);
+/// How often runs are looked for that nobody drives.
+const TAKE_UP_EVERY: Duration = Duration::from_secs(5);
+/// How long runs may take to stop.
+const PARTING_MAX: Duration = Duration::from_secs(3);
+const PARTING_POLL: Duration = Duration::from_millis(10);
+/// Samples of a task that a plan looks at.
+const SAMPLES_MAX: u32 = drain::history::SAMPLES_MAX as u32;
+
+/// What `[drain]` says, ready to be used.
+#[derive(Clone, Debug)]
+pub struct DrainConfig {
+    /// Who this is among those who could drive the same runs.
+    pub name: String,
+    pub store: PathBuf,
+    pub runbooks: PathBuf,
+    pub drivers: BTreeMap<String, drivers::Config>,
+    pub health: HealthConfig,
+}
+
+/// Where values of conditions come from.
+#[derive(Clone, Debug)]
+pub enum HealthConfig {
+    Prometheus { endpoint: Endpoint, credentials: Option<Credentials> },
+    Scrape { targets: Vec<Target>, interval: Duration },
+}
+
+impl HealthConfig {
+    fn start(self) -> Result<Arc<dyn Health>, String> {
+        Ok(match self {
+            HealthConfig::Prometheus { endpoint, credentials } => {
+                Arc::new(Prometheus::new(endpoint, credentials, MEASURE_TIME_MAX)?)
+            }
+            HealthConfig::Scrape { targets, interval } => {
+                let settings = ScraperSettings { interval, ..ScraperSettings::new(targets) };
+                Arc::new(Scraper::start(settings))
+            }
+        })
+    }
+}
+
+/// All drains of a server.
+#[derive(Debug)]
+pub struct Drains {
+    name: String,
+    runbooks: PathBuf,
+    world: World,
+    /// There is no Prometheus: queries are answered here.
+    is_alone: bool,
+    /// Runs that are driven here.
+    driven: Mutex<BTreeMap<RunId, Handle>>,
+    /// Runs that somebody else took, while this server was alive.
+    lost: Mutex<BTreeSet<RunId>>,
+    stop: watching::Sender<bool>,
+}
+
+/// Why something was not done.
+#[derive(Debug)]
+pub enum Refused {
+    /// There is nothing like that.
+    Unknown(String),
+    /// It cannot be done as things are.
+    Conflict(String),
+    /// It did not work.
+    Failed(String),
+}
+
+impl From<store::Error> for Refused {
+    fn from(error: store::Error) -> Self {
+        Refused::Failed(error.to_string())
+    }
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (Refused::Unknown(text) | Refused::Conflict(text) | Refused::Failed(text)) = self;
+        f.write_str(text)
+    }
+}
+
+/// What somebody wants to begin.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    pub datacenter: String,
+    pub direction: Direction,
+    pub mode: Mode,
+    pub by: String,
+    pub reason: String,
+    /// Go on although the rest cannot carry the load below its lines.
+    pub overload: bool,
+}
+
+impl Drains {
+    /// Opens the store and takes up the runs that are open in it.
+    pub async fn start(config: DrainConfig) -> Result<Arc<Drains>, String> {
+        let store = Store::open(&config.store).await.map_err(|error| error.to_string())?;
+        let drivers = Drivers::from_config(&config.drivers).map_err(|problems| {
+            let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            lines.join("\n")
+        })?;
+        // They may be mended before they are needed, but should be known to be wrong before.
+        if let Some(why) = runbooks::complaint(&config.runbooks) {
+            tracing::warn!("{why}");
+        }
+        let is_alone = matches!(config.health, HealthConfig::Scrape { .. });
+        let health = config.health.start()?;
+        let drains = Arc::new(Drains {
+            name: config.name,
+            runbooks: config.runbooks,
+            world: World {
+                store: Arc::new(store),
+                drivers: Arc::new(drivers),
+                health,
+                clock: Clock::default(),
+            },
+            is_alone,
+            driven: Mutex::default(),
+            lost: Mutex::default(),
+            stop: watching::Sender::new(false),
+        });
+        drains.take_up(&mut BTreeMap::new()).await.map_err(|refused| refused.to_string())?;
+        tokio::spawn(drains.clone().keep_taking_up());
+        Ok(drains)
+    }
+
+    /// Stops driving; what is written stays, and is taken up at the next start,
+    /// here or by whoever gets the file.
+    pub async fn stop(&self) {
+        self.stop.send_replace(true);
+        let deadline = Instant::now() + PARTING_MAX;
+        while !self.driven().is_empty() && Instant::now() < deadline {
+            sleep(PARTING_POLL).await;
+        }
+        if let Err(error) = self.world.store.fold().await {
+            tracing::warn!("{error}");
+        }
+    }
+
+    fn driven(&self) -> MutexGuard<'_, BTreeMap<RunId, Handle>> {
+        self.driven.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lost(&self) -> MutexGuard<'_, BTreeSet<RunId>> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether somebody took a run from here and still drives it. The store
+    /// gives a run back at once to who has the name of its holder, taking it for
+    /// one that was started again; two servers of one name would take it from
+    /// each other for ever.
+    fn is_lost(&self, run: &store::Run) -> bool {
+        let is_held = run.held_until.is_some_and(|until| until > self.world.clock.now().0);
+        is_held && self.lost().contains(&run.id)
+    }
+
+    /// Takes up all open runs that nobody drives. `told` is what was said about
+    /// those that could not be.
+    async fn take_up(self: &Arc<Self>, told: &mut BTreeMap<RunId, String>) -> Result<(), Refused> {
+        let open = Filter { ended: Some(false), ..Filter::default() };
+        for run in self.world.store.runs(open, store::RUNS_LIMIT_MAX).await? {
+            if self.driven().contains_key(&run.id) || self.is_lost(&run) {
+                continue;
+            }
+            match self.resume(run.id).await {
+                Ok(()) => tracing::info!(run = %run.id, "resumed"),
+                // Others must be able to go on.
+                Err(refused) => {
+                    let why = refused.to_string();
+                    if told.get(&run.id) != Some(&why) {
+                        tracing::warn!(run = %run.id, "not resumed: {why}");
+                        told.insert(run.id, why);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks now and then for runs whose server is gone.
+    async fn keep_taking_up(self: Arc<Self>) {
+        let (mut stop, mut told) = (self.stop.subscribe(), BTreeMap::new());
+        loop {
+            tokio::select! {
+                _ = stop.changed() => return,
+                () = sleep(TAKE_UP_EVERY) => {}
+            }
+            if let Err(refused) = self.take_up(&mut told).await {
+                tracing::warn!("open runs cannot be listed: {refused}");
+            }
+        }
+    }
+
+    async fn resume(self: &Arc<Self>, id: RunId) -> Result<(), Refused> {
+        let now = self.world.clock.now();
+        let lease = self.world.store.lease(id, &self.name, now.0, LEASE_MS).await?;
+        let (plan, records) = self.records(id).await?;
+        let run = Run::resume(plan.into(), &records);
+        self.drive(run.map_err(|error| Refused::Failed(error.to_string()))?, lease);
+        Ok(())
+    }
+
+    fn drive(self: &Arc<Self>, run: Run, lease: Lease) {
+        let id = lease.run;
+        let executor = Executor::new(run, lease.clone(), self.world.clone());
+        self.driven().insert(id, executor.handle());
+        let (drains, stop) = (self.clone(), self.stop.subscribe());
+        tokio::spawn(async move {
+            match executor.drive(stop).await {
+                Stopped::Closed(outcome) => tracing::info!(run = %id, "over: {outcome:?}"),
+                Stopped::Deposed => {
+                    drains.lost().insert(id);
+                    tracing::error!(
+                        run = %id,
+                        "taken by somebody else; no two servers may have the same `node.name`"
+                    );
+                }
+                // Nobody has to wait until the lease runs out.
+                Stopped::Told => {
+                    if let Err(error) = drains.world.store.release(lease).await {
+                        tracing::warn!(run = %id, "{error}");
+                    }
+                }
+            }
+            drains.driven().remove(&id);
+        });
+    }
+
+    /// The plan and all records of a run.
+    async fn records(&self, id: RunId) -> Result<(Plan, Vec<Record>), Refused> {
+        let plan = self.world.store.plan(id).await?;
+        let plan: Plan = serde_json::from_str(&plan)
+            .map_err(|error| Refused::Failed(format!("the plan of run {id}: {error}")))?;
+        let mut records = Vec::new();
+        for entry in self.world.store.records(id, 0).all().await? {
+            let record = serde_json::from_str(&entry.json).map_err(|error| {
+                Refused::Failed(format!("record {} of run {id}: {error}", entry.seq))
+            })?;
+            records.push(record);
+        }
+        Ok((plan, records))
+    }
+
+    /// What would be done, with what earlier runs say about it.
+    pub async fn plan(&self, datacenter: &str, direction: Direction) -> Result<Plan, Refused> {
+        let files = read_files(std::slice::from_ref(&self.runbooks)).map_err(Refused::Failed)?;
+        let library = Library::new(files);
+        let mut originals = self.originals(datacenter).await?;
+        if direction == Direction::Restore && !originals.is_empty() {
+            self.add_untouched(&library, datacenter, &mut originals).await;
+        }
+        let blank = library
+            .plan(datacenter, direction, &BTreeMap::new(), &originals)
+            .map_err(|problems| Refused::Conflict(crate::runbook::lines(&problems)))?;
+        let expectations = self.expectations(&blank).await?;
+        let mut plan = library
+            .plan(datacenter, direction, &expectations, &originals)
+            .map_err(|problems| Refused::Conflict(crate::runbook::lines(&problems)))?;
+        let drained = fleet::drained(&self.world.store, &plan, None).await?;
+        for (own, drained) in plan.datacenters.iter_mut().zip(drained) {
+            own.drained = drained;
+        }
+        Ok(plan)
+    }
+
+    async fn originals(&self, datacenter: &str) -> Result<BTreeMap<String, Value>, Refused> {
+        let originals = self.world.store.originals(datacenter).await?.into_iter();
+        let read = |original: store::Original| {
+            let value = serde_json::from_str(&original.json);
+            let failed = |error| Refused::Failed(format!("{}: {error}", original.knob));
+            value.map(|value| (original.knob.clone(), value)).map_err(failed)
+        };
+        originals.map(read).collect()
+    }
+
+    /// Adds the knobs that a drain would have turned and did not come to. They
+    /// stand where they stood: what was turned is on the disk before it is.
+    async fn add_untouched(
+        &self,
+        library: &Library,
+        datacenter: &str,
+        originals: &mut BTreeMap<String, Value>,
+    ) {
+        // What is wrong with it is said of the restore too.
+        let Ok(drain) =
+            library.plan(datacenter, Direction::Drain, &BTreeMap::new(), &BTreeMap::new())
+        else {
+            return;
+        };
+        let untouched: Vec<&Knob> =
+            drain.knobs.iter().filter(|knob| !originals.contains_key(&knob.to_string())).collect();
+        let drivers = &self.world.drivers;
+        let look = async |knob: &Knob| (knob.to_string(), drivers.read(knob).await.ok());
+        let found: Vec<_> =
+            stream::iter(untouched).map(look).buffer_unordered(LOOKS_MAX).collect().await;
+        originals.extend(found.into_iter().filter_map(|(knob, value)| Some((knob, value?))));
+    }
+
+    async fn expectations(&self, plan: &Plan) -> Result<BTreeMap<String, Expected>, Refused> {
+        let direction = direction_name(plan.direction);
+        let mut expectations = BTreeMap::new();
+        for task in &plan.tasks {
+            let known = self.world.store.history(&task.name, direction, SAMPLES_MAX).await?;
+            let mut samples: Vec<Sample> = known
+                .iter()
+                .map(|known| Sample {
+                    took: Millis(known.duration_ms),
+                    step: known.step.unwrap_or(0.0),
+                    was_breached: known.outcome == ledger::BREACHED,
+                })
+                .collect();
+            // The store has the newest first.
+            samples.reverse();
+            expectations.insert(task.name.clone(), expect(&samples, STUCK_MARGIN));
+        }
+        Ok(expectations)
+    }
+
+    /// What a plan would do and find, from where its knobs stand now.
+    pub async fn survey(&self, plan: &Plan) -> Survey {
+        Survey::of(plan, &self.world.drivers, self.is_alone).await
+    }
+
+    /// Begins a run; says what it may have to wait for, or does worse with.
+    pub async fn begin(
+        self: &Arc<Self>,
+        mut wanted: Wanted,
+    ) -> Result<(RunId, Vec<String>), Refused> {
+        wanted.by = wanted.by.trim().to_owned();
+        check_said(&wanted.by, &wanted.reason)
+            .map_err(|refusal| Refused::Conflict(refusal.to_string()))?;
+        let plan = self.plan(&wanted.datacenter, wanted.direction).await?;
+        let survey = self.survey(&plan).await;
+        // Better half of a drain than none when a datacenter burns: what cannot be done is then
+        // seen at its task.
+        if !survey.problems.is_empty() && wanted.mode == Mode::Drill {
+            return Err(Refused::Conflict(survey.problems.join("\n")));
+        }
+        let foresight = survey.foresight;
+        if !foresight.fits && !wanted.overload {
+            return Err(Refused::Conflict(format!(
+                "it does not fit: {:.0} of the load has no place below the lines of the others; \
+                 `pharos plan {}` shows where; accepted: --overload, if that is better than what \
+                 is now",
+                foresight.too_much, wanted.datacenter
+            )));
+        }
+        let now = self.world.clock.now();
+        let json = serde_json::to_string(&plan).expect("plans are JSON");
+        let new = NewRun {
+            datacenter: &wanted.datacenter,
+            direction: direction_name(wanted.direction),
+            plan: &json,
+            actor: &wanted.by,
+            reason: &wanted.reason,
+            at: now.0,
+        };
+        let (run, first) = Run::open(plan.into(), &wanted.by, &wanted.reason, wanted.mode, now);
+        let first = ledger::step(&run, &first);
+        let begun = self.world.store.begin_run(new, &self.name, LEASE_MS, &first).await;
+        let lease = begun.map_err(|error| match error {
+            store::Error::Open { .. } => Refused::Conflict(error.to_string()),
+            other => other.into(),
+        })?;
+        let id = lease.run;
+        tracing::info!(
+            run = %id, datacenter = wanted.datacenter, by = wanted.by, reason = wanted.reason,
+            "begun: {}", direction_name(wanted.direction)
+        );
+        self.drive(run, lease);
+        // In a disaster what is a problem else is borne.
+        Ok((id, [survey.problems, survey.warnings].concat()))
+    }
+
+    /// Says something to a run; returns when it is on the disk.
+    pub async fn say(
+        &self,
+        id: RunId,
+        by: String,
+        reason: String,
+        verb: &Verb,
+    ) -> Result<(), Refused> {
+        let handle = self.handle(id).await?;
+        let command: Command = verb.command(&handle.plan).map_err(Refused::Unknown)?;
+        let (answer, answered) = oneshot::channel();
+        // Blanks make no second person of the first.
+        let by = by.trim().to_owned();
+        let message = Message { by, reason, command, answer };
+        let gone = || Refused::Conflict(format!("run {id} is not driven any more"));
+        handle.inbox.send(message).await.map_err(|_| gone())?;
+        let said = answered.await.map_err(|_| gone())?;
+        said.map_err(|refusal| Refused::Conflict(refusal.to_string()))
+    }
+
+    /// A run that is driven here.
+    pub async fn handle(&self, id: RunId) -> Result<Handle, Refused> {
+        if let Some(handle) = self.driven().get(&id) {
+            return Ok(handle.clone());
+        }
+        let run = self.find(id).await?;
+        Err(Refused::Conflict(match (run.outcome, run.holder) {
+            (Some(outcome), _) => format!("run {id} is over: {outcome}"),
+            (None, Some(holder)) => format!("run {id} is driven by {holder}"),
+            (None, None) => format!("run {id} is driven by nobody; start its server"),
+        }))
+    }
+
+    pub async fn find(&self, id: RunId) -> Result<store::Run, Refused> {
+        self.world.store.run(id).await.map_err(|error| match error {
+            store::Error::NoSuchRun(_) => Refused::Unknown(error.to_string()),
+            other => other.into(),
+        })
+    }
+
+    /// How a run stands, or stood when it ended.
+    pub async fn status(&self, id: RunId) -> Result<Arc<Status>, Refused> {
+        if let Some(handle) = self.driven().get(&id) {
+            return Ok(handle.status.borrow().clone());
+        }
+        self.find(id).await?;
+        let (plan, records) = self.records(id).await?;
+        let now = records.last().map_or(self.world.clock.now(), |record| record.at);
+        let run = Run::resume(plan.into(), &records);
+        let run = run.map_err(|error| Refused::Failed(error.to_string()))?;
+        let path = run.plan().foresee(&BTreeMap::new()).critical_path;
+        Ok(Arc::new(Status::of(&run, id, now, &BTreeMap::new(), &path)))
+    }
+
+    /// What there is to say about a run.
+    pub async fn report(&self, id: RunId) -> Result<Report, Refused> {
+        self.find(id).await?;
+        let (plan, records) = self.records(id).await?;
+        Report::of(&plan, &records).map_err(|error| Refused::Failed(error.to_string()))
+    }
+
+    /// Runs, the newest first.
+    pub async fn runs(&self, filter: Filter<'_>, limit: u32) -> Result<Vec<store::Run>, Refused> {
+        Ok(self.world.store.runs(filter, limit).await?)
+    }
+
+    pub fn store(&self) -> &Store {
+        &self.world.store
+    }
+}

@@ -1,0 +1,168 @@
+//! Runbooks as files.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use drain::runbook::Library;
+
+/// Files read at the most, and octets of one.
+const FILES_MAX: usize = 10_000;
+const FILE_LEN_MAX: u64 = 4 << 20;
+/// Folders within folders. Who has more has a link to one above.
+const DEPTH_MAX: usize = 32;
+
+/// The names and texts of runbooks: files, and whatever `*.yaml`, `*.yml` and
+/// `*.json` folders hold, with all below. What is hidden there is left alone:
+/// editors put copies there, and those who mount folders the one before.
+pub fn read_files(paths: &[PathBuf]) -> Result<Vec<(String, String)>, String> {
+    let mut files = Vec::new();
+    for path in paths {
+        match path.is_dir() {
+            true => gather(path, 0, &mut files)?,
+            false => files.push(path.clone()),
+        }
+    }
+    if files.is_empty() {
+        let named: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        return Err(format!(
+            "no runbook in {}; accepted: files, or folders with *.yaml, *.yml or *.json",
+            named.join(", ")
+        ));
+    }
+    files.sort();
+    files.dedup();
+    let (mut read, mut unread) = (Vec::new(), Vec::new());
+    for path in files {
+        match read_file(&path) {
+            Ok(file) => read.push(file),
+            Err(why) => unread.push(why),
+        }
+    }
+    if unread.is_empty() { Ok(read) } else { Err(unread.join("\n")) }
+}
+
+/// Why there is nothing to be planned from the runbooks at a path.
+pub fn complaint(path: &Path) -> Option<String> {
+    let library = match read_files(&[path.to_owned()]) {
+        Ok(files) => Library::new(files),
+        Err(why) => return Some(why),
+    };
+    let path = path.display();
+    (!library.is_sound()).then(|| {
+        format!("the runbooks in {path} have errors; `pharos runbook check {path}` lists them")
+    })
+}
+
+/// Adds the runbooks of a folder.
+fn gather(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), String> {
+    let failed = |error| format!("{}: cannot be read: {error}", folder.display());
+    if depth > DEPTH_MAX {
+        return Err(format!(
+            "{}: more than {DEPTH_MAX} folders within each other; is one a link to one above?",
+            folder.display()
+        ));
+    }
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if entry.file_name().as_encoded_bytes().starts_with(b".") {
+            continue;
+        }
+        let path = entry.path();
+        let failed = |error| format!("{}: cannot be read: {error}", path.display());
+        let kind = std::fs::metadata(&path).map_err(failed)?;
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        if kind.is_dir() {
+            gather(&path, depth + 1, files)?;
+        } else if kind.is_file() && matches!(extension, Some("yaml" | "yml" | "json")) {
+            files.push(path);
+        }
+        if files.len() > FILES_MAX {
+            return Err(format!("{}: more files than {FILES_MAX}", folder.display()));
+        }
+    }
+    Ok(())
+}
+
+/// The name and the text of one file.
+pub fn read_file(path: &Path) -> Result<(String, String), String> {
+    let name = path.display().to_string();
+    let failed = |error| format!("{name}: cannot be read: {error}");
+    // Its length says nothing of a pipe, or of a file that is just written.
+    let file = std::fs::File::open(path).map_err(failed)?;
+    let mut text = String::new();
+    let len = file.take(FILE_LEN_MAX + 1).read_to_string(&mut text).map_err(failed)?;
+    if len as u64 > FILE_LEN_MAX {
+        return Err(format!("{name}: too long; accepted: at most {FILE_LEN_MAX} octets"));
+    }
+    Ok((name, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn names(folder: &Path) -> Result<Vec<String>, String> {
+        let files = read_files(&[folder.to_owned()])?;
+        let name = |file: &(String, String)| {
+            file.0.strip_prefix(folder.to_str().unwrap()).unwrap().to_owned()
+        };
+        Ok(files.iter().map(name).collect())
+    }
+
+    #[test]
+    fn all_that_cannot_be_read_are_named() {
+        let home = tempfile::tempdir().unwrap();
+        let paths = ["one.yaml", "two.yaml"].map(|name| home.path().join(name));
+        let why = read_files(&paths).unwrap_err();
+        assert!(why.contains("one.yaml: cannot be read"), "{why}");
+        assert!(why.contains("two.yaml: cannot be read"), "{why}");
+    }
+
+    #[test]
+    fn a_mounted_folder_is_read_once() {
+        let home = tempfile::tempdir().unwrap();
+        // As Kubernetes mounts a ConfigMap, and with what editors leave.
+        let version = home.path().join("..2026_11_16");
+        std::fs::create_dir(&version).unwrap();
+        std::fs::write(version.join("web.yaml"), "").unwrap();
+        symlink("..2026_11_16", home.path().join("..data")).unwrap();
+        symlink("..data/web.yaml", home.path().join("web.yaml")).unwrap();
+        symlink("nobody@nowhere", home.path().join(".#web.yaml")).unwrap();
+        std::fs::create_dir(home.path().join("more")).unwrap();
+        std::fs::write(home.path().join("more/chat.json"), "").unwrap();
+        std::fs::write(home.path().join("more/notes.txt"), "").unwrap();
+        assert_eq!(names(home.path()).unwrap(), ["/more/chat.json", "/web.yaml"]);
+    }
+
+    #[test]
+    fn runbooks_that_are_wrong_are_known_to_be() {
+        let home = tempfile::tempdir().unwrap();
+        assert!(complaint(home.path()).unwrap().contains("no runbook in"));
+        let file = home.path().join("web.yaml");
+        std::fs::write(&file, "pharos: [").unwrap();
+        assert!(complaint(home.path()).unwrap().contains("pharos runbook check"));
+        std::fs::write(&file, "pharos: template/v1\ntemplate: T\n").unwrap();
+        assert!(complaint(home.path()).is_some());
+    }
+
+    #[test]
+    fn what_never_ends_is_not_read() {
+        let home = tempfile::tempdir().unwrap();
+        let pipe = home.path().join("pipe.yaml");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &pipe,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+            0,
+        )
+        .unwrap();
+        assert!(names(home.path()).unwrap_err().contains("no runbook in"));
+        assert!(read_file(Path::new("/dev/zero")).unwrap_err().contains("too long"));
+        symlink(".", home.path().join("again")).unwrap();
+        let why = names(home.path()).unwrap_err();
+        assert!(why.contains("a link to one above"), "{why}");
+    }
+}

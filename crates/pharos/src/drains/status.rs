@@ -1,0 +1,158 @@
+//! How a run stands, for people and for machines that watch it.
+
+use std::collections::BTreeMap;
+
+use drain::engine::{Abort, Mode, Phase, Run, RunOutcome};
+use drain::report::describe;
+use drain::{ConditionId, Direction, Millis, StageKind, TaskId, Time, Verdict};
+use serde::Serialize;
+use store::RunId;
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Status {
+    pub run: u64,
+    pub datacenter: String,
+    pub direction: Direction,
+    pub mode: Mode,
+    pub opened: Time,
+    pub now: Time,
+    pub outcome: Option<RunOutcome>,
+    pub paused: bool,
+    pub abort: Option<Abort>,
+    pub tasks: Vec<TaskStatus>,
+    /// The tasks that decide how long it takes, as it was planned.
+    pub critical_path: Vec<String>,
+    /// Conditions that decide something now.
+    pub conditions: Vec<ConditionStatus>,
+    /// The number of the next record: a status with a higher one is newer.
+    pub next_seq: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TaskStatus {
+    pub name: String,
+    pub service: String,
+    pub phase: Phase,
+    pub stage: String,
+    pub started: Option<Time>,
+    pub ended: Option<Time>,
+    /// How long it takes as a rule.
+    pub usual: Option<Millis>,
+    /// How much of the shift it is in is done, 0 to 1.
+    pub progress: Option<f64>,
+    pub steps: u32,
+    pub next_step_at: Option<Time>,
+    pub hold: Option<HoldStatus>,
+    /// Tasks that it waits for.
+    pub waits_for: Vec<String>,
+    /// What it asks people, or whom it meets, while it does that.
+    pub asks: Option<String>,
+    pub is_stuck: bool,
+    pub failure: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HoldStatus {
+    pub since: Time,
+    pub why: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ConditionStatus {
+    pub name: String,
+    pub value: Option<f64>,
+    pub comparison: &'static str,
+    pub bound: f64,
+    pub verdict: Verdict,
+    pub overridden: bool,
+    /// Why there is no value.
+    pub silence: Option<String>,
+}
+
+impl Status {
+    /// `silences` say why conditions have no value; `path` are the tasks that
+    /// decide how long it takes.
+    pub fn of(
+        run: &Run,
+        id: RunId,
+        now: Time,
+        silences: &BTreeMap<ConditionId, String>,
+        path: &[TaskId],
+    ) -> Status {
+        let (plan, state) = (run.plan(), run.state());
+        Status {
+            run: id.0,
+            datacenter: plan.datacenter.clone(),
+            direction: plan.direction,
+            mode: state.mode,
+            opened: state.opened.unwrap_or(now),
+            now,
+            outcome: state.closed.map(|(_, outcome)| outcome),
+            paused: state.paused,
+            abort: state.abort,
+            tasks: plan.task_ids().map(|task| TaskStatus::of(run, task, now)).collect(),
+            critical_path: path.iter().map(|task| plan.task(*task).name.clone()).collect(),
+            conditions: run
+                .watched()
+                .into_iter()
+                .map(|id| condition(run, id, now, silences.get(&id).cloned()))
+                .collect(),
+            next_seq: state.next_seq,
+        }
+    }
+}
+
+impl TaskStatus {
+    fn of(run: &Run, id: TaskId, now: Time) -> TaskStatus {
+        let (task, state) = (run.plan().task(id), run.state().task(id));
+        let waits = state.phase == Phase::Waiting;
+        let is_open = |parent: &TaskId| waits && !run.state().task(*parent).phase.is_complete();
+        let name = |parent: TaskId| run.plan().task(parent).name.clone();
+        TaskStatus {
+            name: task.name.clone(),
+            service: task.service.clone(),
+            phase: state.phase,
+            stage: task.stages[state.stage.index()].name.clone(),
+            started: state.started,
+            ended: state.ended.filter(|_| !state.phase.is_active()),
+            usual: task.expected.usual,
+            progress: state.shift.map(|shift| shift.at),
+            steps: state.steps,
+            next_step_at: run.next_step_at(now, id),
+            hold: state
+                .hold
+                .as_ref()
+                .map(|(since, why)| HoldStatus { since: *since, why: describe(run.plan(), why) }),
+            waits_for: task.parents().filter(is_open).map(name).collect(),
+            asks: asks(run, id),
+            is_stuck: state.is_stuck,
+            failure: state.last_failure.clone(),
+        }
+    }
+}
+
+fn asks(run: &Run, id: TaskId) -> Option<String> {
+    let (task, state) = (run.plan().task(id), run.state().task(id));
+    match &task.stages[state.stage.index()].kind {
+        _ if state.phase != Phase::Running => None,
+        StageKind::Approve { question, people } => {
+            let yes = state.approved_by.len();
+            Some(format!("{question} ({yes} of {people} said yes: `approve {}`)", task.name))
+        }
+        StageKind::Barrier { name } => Some(format!("until all are at `{name}`")),
+        _ => None,
+    }
+}
+
+fn condition(run: &Run, id: ConditionId, now: Time, silence: Option<String>) -> ConditionStatus {
+    let own = run.plan().condition(id);
+    ConditionStatus {
+        name: own.name.clone(),
+        value: run.value(id, now),
+        comparison: own.comparison.symbol(),
+        bound: own.bound,
+        verdict: run.verdict(id, now),
+        overridden: run.state().overridden.contains(&id),
+        silence,
+    }
+}

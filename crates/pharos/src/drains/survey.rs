@@ -1,0 +1,124 @@
+//! A look at everything a plan would touch, before it is begun: where knobs
+//! stand, whether they are there and can be turned as it wants, and whether its
+//! queries can be answered.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use drain::{Foresight, KnobId, Plan, Source, StageKind, Value};
+use drivers::{Drivers, Error, Shape};
+use serde::Serialize;
+use tokio::task::JoinSet;
+
+/// Knobs that are looked at at once.
+pub const LOOKS_MAX: usize = 16;
+
+/// What a plan would find.
+#[derive(Clone, Debug, Serialize)]
+pub struct Survey {
+    pub foresight: Foresight,
+    /// What it cannot be carried out with.
+    pub problems: Vec<String>,
+    /// What it may have to wait for, or does worse with.
+    pub warnings: Vec<String>,
+}
+
+/// What looking at a knob gave.
+#[derive(Debug)]
+struct Look {
+    knob: KnobId,
+    shape: Result<Shape, Error>,
+    value: Option<Value>,
+}
+
+impl Survey {
+    /// `is_alone`: queries are answered here, since there is no Prometheus.
+    pub async fn of(plan: &Plan, drivers: &Arc<Drivers>, is_alone: bool) -> Survey {
+        let looks = look(plan, drivers).await;
+        let known = looks.iter().filter_map(|look| Some((look.knob, look.value.clone()?)));
+        let positions: BTreeMap<KnobId, Value> = known.collect();
+        let mut survey = Survey {
+            foresight: plan.foresee(&positions),
+            problems: Vec::new(),
+            warnings: Vec::new(),
+        };
+        for look in &looks {
+            survey.judge(plan, look);
+        }
+        survey.judge_acts(plan, drivers);
+        for condition in plan.conditions.iter().filter(|_| is_alone) {
+            if let Source::Query(query) = &condition.source
+                && let Err(why) = health::query::check(query)
+            {
+                survey.problems.push(format!(
+                    "condition {}: without a Prometheus it cannot be asked: {why}; accepted: what \
+                     docs/health.md lists, or `prometheus` in [drain]",
+                    condition.name
+                ));
+            }
+        }
+        survey
+    }
+
+    /// Who is to act must be there; what it can do, only it can tell.
+    fn judge_acts(&mut self, plan: &Plan, drivers: &Drivers) {
+        let known: BTreeSet<&str> = drivers.describe().map(|(name, _)| name).collect();
+        for task in &plan.tasks {
+            for stage in &task.stages {
+                if let StageKind::Act(act) = &stage.kind
+                    && !known.contains(act.driver.as_str())
+                {
+                    let known: Vec<&str> = known.iter().copied().collect();
+                    self.problems.push(format!(
+                        "{}: there is no driver {:?}; configured: {}",
+                        task.name,
+                        act.driver,
+                        known.join(", ")
+                    ));
+                }
+            }
+        }
+    }
+
+    fn judge(&mut self, plan: &Plan, look: &Look) {
+        let knob = plan.knob(look.knob);
+        match &look.shape {
+            // It may be back when its turn comes.
+            Err(error) if error.is_transient() => self.warnings.push(format!("{knob}: {error}")),
+            Err(error) => self.problems.push(format!("{knob}: {error}")),
+            Ok(shape) => {
+                for doubt in drivers::doubts(plan, look.knob, shape) {
+                    let told =
+                        if doubt.is_bearable { &mut self.warnings } else { &mut self.problems };
+                    told.push(doubt.to_string());
+                }
+            }
+        }
+    }
+}
+
+async fn look(plan: &Plan, drivers: &Arc<Drivers>) -> Vec<Look> {
+    let mut under_way = JoinSet::new();
+    let mut looks = Vec::new();
+    let mut knobs = plan.knobs.iter().cloned().enumerate();
+    loop {
+        while under_way.len() < LOOKS_MAX
+            && let Some((at, knob)) = knobs.next()
+        {
+            let drivers = drivers.clone();
+            under_way.spawn(async move {
+                let shape = drivers.check(&knob).await;
+                let value = drivers.read(&knob).await.ok();
+                Look { knob: KnobId(at as u32), shape, value }
+            });
+        }
+        match under_way.join_next().await {
+            Some(Ok(look)) => looks.push(look),
+            // A driver that panics says so itself.
+            Some(Err(_)) => {}
+            None => break,
+        }
+    }
+    looks.sort_by_key(|look| look.knob);
+    looks
+}

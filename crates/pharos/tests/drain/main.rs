@@ -1,0 +1,14 @@
+//! Drains as their users run them: a real HAProxy before two datacenters, real
+//! servers under real load, a real Prometheus, and a Pharos that is killed.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod api;
+mod evacuation;
+mod load;
+mod operator;
+mod prometheus;
+mod proxy;
+mod server;
+mod site;

@@ -1,0 +1,158 @@
+//! A Pharos that drains, as a server and through its command line.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::common::{ADMIN_MARK, PHAROS, address_in, eventually, signal};
+
+pub struct Pharos {
+    folder: PathBuf,
+    process: Child,
+    pub admin: std::net::SocketAddr,
+}
+
+/// What a server drains with: runbooks by name, drivers and health as TOML.
+pub fn configure(folder: &Path, name: &str, drain: &str) -> PathBuf {
+    let config = folder.join("pharos.toml");
+    let folder = folder.display();
+    let text = format!(
+        "[node]\nname = \"{name}\"\n[admin]\nlisten = \"127.0.0.1:0\"\n\
+         control = \"{folder}/control.sock\"\n[drain]\nstore = \"{folder}/drain.db\"\n\
+         runbooks = \"{folder}/runbooks\"\n{drain}"
+    );
+    std::fs::write(&config, text).unwrap();
+    config
+}
+
+pub fn write_runbooks(folder: &Path, files: &[(&str, &str)]) {
+    let runbooks = folder.join("runbooks");
+    std::fs::create_dir_all(&runbooks).unwrap();
+    for (name, text) in files {
+        std::fs::write(runbooks.join(name), text).unwrap();
+    }
+}
+
+impl Pharos {
+    /// Starts it with the configuration in `folder`.
+    pub fn start(folder: &Path) -> Pharos {
+        let (process, log) = launch(folder);
+        let mut admin = None;
+        eventually("Pharos listens", || {
+            let text = std::fs::read_to_string(&log).unwrap();
+            admin = address_in(&text, ADMIN_MARK);
+            admin.is_some() && text.contains("ready:")
+        });
+        Pharos { folder: folder.to_owned(), process, admin: admin.unwrap() }
+    }
+
+    /// Kills it, as a power cut would.
+    pub fn kill(mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    pub fn stop(mut self) {
+        signal(&self.process, "TERM");
+        self.process.wait().unwrap();
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.join("pharos.log")).unwrap()
+    }
+
+    pub fn run(&self, args: &[&str]) -> Output {
+        Command::new(PHAROS)
+            .args(args)
+            .arg("--control")
+            .arg(self.folder.join("control.sock"))
+            .output()
+            .unwrap()
+    }
+
+    /// What a command prints; it must succeed.
+    pub fn say(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{args:?}: {complaint}\n{}", self.log());
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// What a command complains about; it must fail.
+    pub fn refuse(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert!(!output.status.success(), "{args:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    /// The same as JSON.
+    pub fn json(&self, args: &[&str]) -> Value {
+        let said = self.say(&[args, &["--json"]].concat());
+        serde_json::from_str(&said).unwrap_or_else(|error| panic!("{args:?}: {error}: {said}"))
+    }
+
+    /// How the newest run stands.
+    pub fn status(&self) -> Status {
+        Status(self.json(&["status"]))
+    }
+
+    /// Waits until the newest run stands as it should.
+    pub fn until(&self, what: &str, mut is_so: impl FnMut(&Status) -> bool) -> Status {
+        let mut last = None;
+        eventually(what, || {
+            let status = self.status();
+            let is_there = is_so(&status);
+            last = Some(status);
+            is_there
+        });
+        last.unwrap()
+    }
+}
+
+impl Drop for Pharos {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn launch(folder: &Path) -> (Child, PathBuf) {
+    let log = folder.join("pharos.log");
+    let file = std::fs::File::create(&log).unwrap();
+    let process = Command::new(PHAROS)
+        .args(["serve", "--config"])
+        .arg(folder.join("pharos.toml"))
+        .stdin(Stdio::null())
+        .stdout(file.try_clone().unwrap())
+        .stderr(file)
+        .spawn()
+        .unwrap();
+    (process, log)
+}
+
+/// How a run stands.
+pub struct Status(pub Value);
+
+impl Status {
+    pub fn task(&self, name: &str) -> &Value {
+        let tasks = self.0["tasks"].as_array().unwrap();
+        tasks.iter().find(|task| task["name"] == name).unwrap_or_else(|| panic!("no {name}"))
+    }
+
+    pub fn steps(&self, task: &str) -> u64 {
+        self.task(task)["steps"].as_u64().unwrap()
+    }
+
+    pub fn phase(&self, task: &str) -> &str {
+        self.task(task)["phase"].as_str().unwrap()
+    }
+
+    pub fn outcome(&self) -> Option<&str> {
+        self.0["outcome"].as_str()
+    }
+
+    pub fn next_seq(&self) -> u64 {
+        self.0["next_seq"].as_u64().unwrap()
+    }
+}
