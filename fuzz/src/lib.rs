@@ -10,17 +10,22 @@
 
 pub mod cached;
 pub mod judge;
+pub mod metrics;
 pub mod model;
 pub mod packet;
 pub mod peers;
+pub mod queries;
+pub mod runbooks;
 pub mod server;
 pub mod shards;
+pub mod worlds;
 
 use authority::problem::Problems;
 use authority::zonefile::{Includes, Reader};
 use authority::{Compiler, Image, Placement, RecordSet};
 use cache::Answer;
 use cached::Setup;
+use drivers::haproxy::answer;
 use model::Model;
 use server::Server;
 use shuffle::{Admission, Allocator};
@@ -94,6 +99,26 @@ pub fn upstream_answer(data: &[u8]) {
     assert_eq!(copy, (answer, &[][..]));
 }
 
+/// What something says that should be HAProxy, to any of the questions it is
+/// asked. The names of sessions go back into commands, so they must be numbers
+/// and nothing else.
+pub fn haproxy_answer(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    for backend in ["web", ""] {
+        for server in answer::servers(text, backend).unwrap_or_default() {
+            assert!(server.weight <= answer::WEIGHT_MAX && server.initial <= answer::WEIGHT_MAX);
+        }
+        let _ = answer::stats(text, backend);
+        let sessions = answer::sessions(text, backend).unwrap_or_default();
+        assert!(sessions.is_sorted_by(|older, younger| older.age_secs >= younger.age_secs));
+        for session in sessions {
+            let digits = session.id.strip_prefix("0x").expect("a number");
+            assert!(digits.bytes().all(|octet| octet.is_ascii_hexdigit()) && digits.len() <= 16);
+        }
+    }
+    assert!(answer::backends(text).iter().all(|name| !name.contains('\n')));
+}
+
 /// What a peer that holds the cluster's key says to a cell: whatever it is,
 /// every client gets one reply, and nothing is left behind.
 ///
@@ -125,6 +150,33 @@ pub fn cached_answer(data: &[u8]) {
     again[5..13].fill(0);
     let (answer, _) = Answer::decode(&again, cached::START).expect("only its age is new");
     cached::check_replies(&answer, Setup(setup), u32::from(age).pow(2));
+}
+
+/// The metrics that a service shows: refused with the place, or within the
+/// bounds and such that they can be written again and say the same.
+///
+/// The first octet chooses the format and small bounds; the rest is the page.
+pub fn exposition(data: &[u8]) {
+    let Some((&setup, page)) = data.split_first() else { return };
+    metrics::check(page, setup);
+}
+
+/// Runbooks, with an octet 0 between files: refused with the place and a
+/// remedy, or plans that can be carried out.
+pub fn runbook(data: &[u8]) {
+    runbooks::check(data);
+}
+
+/// A query over series of our own: refused with the place, or evaluated, and
+/// accepted by the check of runbooks.
+pub fn query(data: &[u8]) {
+    queries::check(data);
+}
+
+/// A world to try drains in: refused with the file's name, or one that can
+/// take its course.
+pub fn world(data: &[u8]) {
+    worlds::check(data);
 }
 
 /// A zone file from a tenant: it is read, compiled, and asked for everything

@@ -63,3 +63,28 @@ fn peer_frames() {
 fn cached_answers() {
     replay("cached_answer", fuzz::cached_answer);
 }
+
+#[test]
+fn expositions() {
+    replay("exposition", fuzz::exposition);
+}
+
+#[test]
+fn haproxy_answers() {
+    replay("haproxy_answer", fuzz::haproxy_answer);
+}
+
+#[test]
+fn runbooks() {
+    replay("runbook", fuzz::runbook);
+}
+
+#[test]
+fn queries() {
+    replay("query", fuzz::query);
+}
+
+#[test]
+fn worlds() {
+    replay("world", fuzz::world);
+}
