@@ -6,15 +6,15 @@ PHAROS := $(CURDIR)/target/release/pharos
 export PHAROS_BIN := $(PHAROS)
 
 .PHONY: help run build test lint conformance bench bench-authority bench-reload \
-        bench-answers bench-instructions bench-shuffle bench-cache prove-shards lab fuzz clean
+        bench-answers bench-instructions bench-shuffle bench-cache bench-drain prove-shards lab fuzz clean
 
 help:
 	@echo "make run                start pharos dev: sample zones on loopback"
 	@echo "make test               formatting, lints, every test"
 	@echo "make conformance        100,000 questions to Pharos, Knot, NSD and BIND; real clients"
 	@echo "make prove-shards       all shards of the two full designs: no three workers twice"
-	@echo "make lab [SEEDS=5000]   simulated clusters of caches, one for each seed"
-	@echo "make bench              all benchmarks: bench-{authority,reload,answers,instructions,shuffle,cache}"
+	@echo "make lab [SEEDS=5000]   simulated clusters of caches, and drains, one for each seed"
+	@echo "make bench              all benchmarks: bench-{authority,reload,answers,instructions,shuffle,cache,drain}"
 	@echo "make fuzz [SECONDS=60]  every fuzz target for a bounded time"
 
 run: build
@@ -42,7 +42,7 @@ conformance: build
 	$(CARGO) run --release --locked -p conformance -- differ --pharos $(PHAROS) --queries 100000
 	$(CARGO) run --release --locked -p conformance -- clients --pharos $(PHAROS)
 
-bench: bench-authority bench-reload bench-answers bench-instructions bench-shuffle bench-cache
+bench: bench-authority bench-reload bench-answers bench-instructions bench-shuffle bench-cache bench-drain
 
 bench-authority: build
 	scripts/need bench
@@ -67,6 +67,10 @@ bench-cache: build
 	scripts/need bench
 	$(CARGO) run --release --locked -p bench -- cache --pharos $(PHAROS)
 
+bench-drain:
+	scripts/need build
+	$(CARGO) run --release --locked -p bench -- drain
+
 # Some minutes; needs 400 MB of memory.
 prove-shards:
 	scripts/need build
@@ -76,7 +80,7 @@ prove-shards:
 SEEDS ?= 5000
 lab:
 	scripts/need build
-	LAB_SEEDS=$(SEEDS) $(CARGO) test --release --locked -p lab --test seeds -- --nocapture
+	LAB_SEEDS=$(SEEDS) $(CARGO) test --release --locked -p lab --test seeds --test drains -- --nocapture
 
 SECONDS ?= 60
 fuzz:

@@ -60,6 +60,17 @@ pub fn polyline(svg: &mut String, points: &[(f64, f64)], stroke: &str, dashes: &
     );
 }
 
+/// One of so many lines that each must be fine.
+pub fn fine_polyline(svg: &mut String, points: &[(f64, f64)], stroke: &str) {
+    let list: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+    let _ = writeln!(
+        svg,
+        "<polyline points=\"{}\" fill=\"none\" stroke=\"{stroke}\" stroke-width=\"1.2\" \
+         stroke-opacity=\"0.6\"/>",
+        list.join(" ")
+    );
+}
+
 /// 1, 2 or 5 times a power of ten, for at most about eight ticks.
 pub fn tick_step(largest: f64) -> f64 {
     let rough = largest / 7.0;

@@ -6,6 +6,7 @@ mod against_peers;
 mod answers;
 mod cache;
 mod data;
+mod drain;
 mod draw;
 mod floor;
 mod instructions;
@@ -69,12 +70,15 @@ enum Verb {
     Answers(answers::AnswersArgs),
     /// Time shards by construction, and beside them a search.
     Shuffle(shards::ShuffleArgs),
+    /// Drain and restore a simulated datacenter: bounds, ablations, the paper's tables and figures.
+    Drain(drain::DrainArgs),
     /// Count the instructions of the answer path with callgrind.
     Instructions(instructions::InstructionsArgs),
     /// Answer one shape of query many times: what `instructions` watches.
     #[command(hide = true)]
     AnswerShape { shape: String, count: u64 },
-    /// Draw authority.svg, cache.svg or shuffle.svg again from its JSON.
+    /// Draw authority.svg, cache.svg or shuffle.svg again from its JSON; for drain.json, all
+    /// figures into a directory.
     Plot { json: PathBuf, svg: PathBuf },
 }
 
@@ -129,22 +133,25 @@ fn run(verb: Verb) -> Result<()> {
         Verb::Floor { .. } | Verb::Stub(_) | Verb::AnswerShape { .. } => Ok(()),
         Verb::Answers(args) => answers::run(&args),
         Verb::Shuffle(args) => shards::run(&args),
+        Verb::Drain(args) => drain::run(&args),
         Verb::Instructions(args) => instructions::run(&args),
         Verb::Load(args) => load(&args),
         Verb::Authority(args) => against_peers::run(args),
         Verb::Cache(args) => cache::run(args),
         Verb::Reload(args) => reload::run(&args),
-        Verb::Plot { json, svg } => Ok(std::fs::write(svg, plot_again(&json)?)?),
+        Verb::Plot { json, svg } => plot_again(&json, &svg),
     }
 }
 
-fn plot_again(json: &Path) -> Result<String> {
+fn plot_again(json: &Path, svg: &Path) -> Result<()> {
     let report: serde_json::Value = serde_json::from_slice(&std::fs::read(json)?)?;
-    Ok(match report["format"].as_str() {
+    let drawn = match report["format"].as_str() {
+        Some(drain::FORMAT) => return drain::draw_again(json, report, svg),
         Some(cache::FORMAT) => cache::render_plot(&serde_json::from_value(report)?),
         Some(shards_report::FORMAT) => shards_plot::render(&serde_json::from_value(report)?),
         _ => plot::render(&serde_json::from_value(report)?),
-    })
+    };
+    Ok(std::fs::write(svg, drawn)?)
 }
 
 fn load(args: &LoadArgs) -> Result<()> {
