@@ -184,7 +184,10 @@ fn any_name_can_be_asked_for() {
     assert_eq!(text_of(&none), "pharos: no zone a b here\n");
     let none = server.pharos(&["zone", "show", "x\r\nhost: y?z#%41"]);
     let told = text_of(&none);
-    assert!(told.contains("no zone x?\nhost: y?z#%41 here"), "control characters are tamed: {told:?}");
+    assert!(
+        told.contains("no zone x?\nhost: y?z#%41 here"),
+        "control characters are tamed: {told:?}"
+    );
     let list = server.pharos(&["zone", "list", "--after", "e&limit=zz"]);
     assert_eq!(text_of(&list), "1 zones in all\n");
 }
