@@ -508,7 +508,14 @@ async fn an_observer_sees_every_change_and_leaves_no_trace() {
     sees(&observer, std::slice::from_ref(&a)).await;
     assert_eq!(client.list_children(&format!("{ROOT}/members")).await.unwrap(), ["a"]);
 
-    // Of a cluster without members the last ones are remembered.
+    // Of a cluster without members the last ones are remembered: what comes after
+    // them is the next one, and never nobody.
+    let mut seen = observer.members();
+    assert_eq!(**seen.borrow_and_update(), [a]);
+    let next = tokio::spawn(async move {
+        seen.changed().await.unwrap();
+        seen.borrow().to_vec()
+    });
     nodes.remove(0).leave().await;
     in_time("nobody is left", async {
         while !client.list_children(&format!("{ROOT}/members")).await.unwrap().is_empty() {
@@ -517,9 +524,7 @@ async fn an_observer_sees_every_change_and_leaves_no_trace() {
     })
     .await;
     let nodes = start_all(&service, std::slice::from_ref(&b)).await;
-    let mut seen = observer.members();
-    assert_eq!(**seen.borrow_and_update(), [a]);
-    sees(&observer, std::slice::from_ref(&b)).await;
+    assert_eq!(in_time("an observer sees", next).await.unwrap(), [b]);
     drop(nodes);
 }
 
