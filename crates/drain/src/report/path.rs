@@ -1,8 +1,6 @@
 //! Why a run took as long as it did: the chain of tasks of which each waited
 //! for the one before, and what would have been without one of its links.
 
-use std::collections::BTreeMap;
-
 use serde::Serialize;
 
 use crate::engine::{Mode, State};
@@ -46,10 +44,11 @@ fn waited_for(plan: &Plan, state: &State, task: TaskId) -> impl Iterator<Item = 
 /// The link of the critical path without which the run would have been
 /// shortest, if any.
 pub fn costliest(plan: &Plan, state: &State, critical: &[TaskId]) -> Option<CostlyEdge> {
-    let whole = makespan(plan, state, None);
+    let course = Course::of(plan, state);
+    let whole = course.makespan(None);
     let links = critical.windows(2).map(|link| (link[0], link[1]));
     let (saves, (parent, task)) = links
-        .map(|link| (Millis(whole.0.saturating_sub(makespan(plan, state, Some(link)).0)), link))
+        .map(|link| (Millis(whole.0.saturating_sub(course.makespan(Some(link)).0)), link))
         .max_by_key(|(saves, _)| *saves)?;
     (saves > Millis::ZERO).then(|| CostlyEdge {
         task: plan.task(task).name.clone(),
@@ -59,20 +58,43 @@ pub fn costliest(plan: &Plan, state: &State, critical: &[TaskId]) -> Option<Cost
     })
 }
 
-/// How long the run takes if every task takes as long as it did, and starts as
-/// long after its parents as it did, without one link.
-fn makespan(plan: &Plan, state: &State, without: Option<(TaskId, TaskId)>) -> Millis {
-    let mut ends: BTreeMap<TaskId, Millis> = BTreeMap::new();
-    // Parents come first in a plan.
-    for id in plan.task_ids() {
-        let own = state.task(id);
-        let Some((started, ended)) = own.started.zip(own.ended) else { continue };
-        let real = waited_for(plan, state, id).filter_map(|parent| state.task(parent).ended);
-        let ready = real.max().or(state.opened).unwrap_or(Time(0));
-        let parents = waited_for(plan, state, id).filter(|parent| without != Some((*parent, id)));
-        let begins = parents.filter_map(|parent| ends.get(&parent)).max().copied();
-        let end = begins.unwrap_or_default() + (started - ready) + (ended - started);
-        ends.insert(id, end);
+/// What a run would have been if one link were missing, and every task took as
+/// long, and started as long after its parents, as it did. Asked once for each
+/// link of the critical path, which may have as many as there are tasks.
+struct Course {
+    /// Tasks that ran, parents first.
+    tasks: Vec<Ran>,
+    /// How many tasks the plan has.
+    planned: usize,
+}
+
+struct Ran {
+    id: TaskId,
+    parents: Vec<TaskId>,
+    /// From the end of its last parent to its own, or longer if it began before that.
+    took: Millis,
+}
+
+impl Course {
+    fn of(plan: &Plan, state: &State) -> Self {
+        let ran = |id: TaskId| {
+            let (started, ended) = state.task(id).started.zip(state.task(id).ended)?;
+            let parents: Vec<TaskId> = waited_for(plan, state, id).collect();
+            let real = parents.iter().filter_map(|parent| state.task(*parent).ended);
+            let ready = real.max().or(state.opened).unwrap_or(Time(0));
+            Some(Ran { id, parents, took: (started - ready) + (ended - started) })
+        };
+        // Parents come first in a plan.
+        Course { tasks: plan.task_ids().filter_map(ran).collect(), planned: plan.tasks.len() }
     }
-    ends.into_values().max().unwrap_or_default()
+
+    fn makespan(&self, without: Option<(TaskId, TaskId)>) -> Millis {
+        let mut ends = vec![Millis::ZERO; self.planned];
+        for ran in &self.tasks {
+            let parents = ran.parents.iter().filter(|from| without != Some((**from, ran.id)));
+            let begins = parents.map(|parent| ends[parent.index()]).max();
+            ends[ran.id.index()] = begins.unwrap_or_default() + ran.took;
+        }
+        ends.into_iter().max().unwrap_or_default()
+    }
 }

@@ -4,6 +4,7 @@ mod breaches;
 mod budgets;
 mod effects;
 mod knobs;
+mod reports;
 mod tasks;
 mod verbs;
 

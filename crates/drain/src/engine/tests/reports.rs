@@ -1,0 +1,112 @@
+//! What a report says of a run.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::report::{CostlyEdge, Report};
+
+/// Tasks that only wait, each after some of those before it.
+fn waits(tasks: &[(u64, Vec<usize>)]) -> Sketch {
+    let mut sketch = Sketch::new();
+    for (at, (secs, after)) in tasks.iter().enumerate() {
+        let span = Millis::from_secs(*secs);
+        let wait = stage("wait", StageKind::TimedWait { span }, Next::Exit(Exit::Done));
+        let after: Vec<TaskId> = after.iter().map(|parent| TaskId(*parent as u32)).collect();
+        sketch.task(&format!("t{at}"), &after, vec![wait]);
+    }
+    sketch
+}
+
+fn report_of(world: &World) -> Report {
+    Report::of(world.run.plan(), &world.log).unwrap()
+}
+
+fn carried_out(sketch: Sketch) -> Report {
+    let mut world = World::open(sketch);
+    world.until("all have waited", |world| world.outcome().is_some());
+    report_of(&world)
+}
+
+#[test]
+fn the_critical_path_is_what_was_waited_for_and_its_costliest_link_is_named() {
+    // t3 waits for t1, which waits for t0; t2 is ready long before.
+    let report = carried_out(waits(&[(10, vec![]), (5, vec![0]), (7, vec![]), (3, vec![1, 2])]));
+    assert_eq!(report.critical_path, ["t0", "t1", "t3"]);
+    assert_eq!(report.makespan, Millis::from_secs(18));
+    let critical: Vec<bool> = report.tasks.iter().map(|task| task.is_critical).collect();
+    assert_eq!(critical, [true, true, false, true]);
+    // Without it t3 would end after 10 s, as t0 does.
+    let saves = Millis::from_secs(8);
+    let costliest = CostlyEdge { task: "t1".into(), after: "t0".into(), is_weak: false, saves };
+    assert_eq!(report.costliest, Some(costliest));
+}
+
+#[test]
+fn what_nothing_waits_for_has_no_costly_link() {
+    let report = carried_out(waits(&[(10, vec![]), (5, vec![])]));
+    assert_eq!((report.critical_path, report.costliest), (vec!["t0".into()], None));
+}
+
+#[test]
+fn a_weak_link_counts_while_it_is_waited_for() {
+    let sketch = || {
+        let mut sketch = waits(&[(10, vec![]), (5, vec![])]);
+        sketch.last().after_weak = vec![TaskId(0)];
+        sketch
+    };
+    let costliest = carried_out(sketch()).costliest.unwrap();
+    assert!(costliest.is_weak);
+    assert_eq!(costliest.saves, Millis::from_secs(5));
+
+    let mut world = World::open(sketch());
+    world.say(Command::SetMode { mode: Mode::Disaster });
+    world.until("all have waited", |world| world.outcome().is_some());
+    let report = report_of(&world);
+    assert_eq!((report.critical_path, report.costliest), (vec!["t0".into()], None));
+}
+
+#[test]
+fn close_calls_and_holds_are_told_with_their_values() {
+    let (mut world, web, errors) = watched(OnBreach::Hold);
+    world.values[errors.index()] = Some(0.85);
+    world.pass();
+    world.values[errors.index()] = Some(3.0);
+    world.until("it is held", |world| world.run.state().task(web).hold.is_some());
+    world.passes(Millis(4000));
+    world.values[errors.index()] = Some(0.0);
+    world.until("it is drained", |world| world.outcome().is_some());
+    let report = report_of(&world);
+    assert_eq!(report.close.len(), 1);
+    assert_eq!((report.close[0].condition.as_str(), report.close[0].value), ("errors", 3.0));
+    let [(why, held)] = &report.tasks[0].held[..] else { panic!("{:?}", report.tasks[0].held) };
+    assert_eq!(why, "breach of errors < 1");
+    assert!(*held >= Millis(4000), "{held:?}");
+    assert_eq!(report.tasks[0].breaches, 1);
+}
+
+proptest! {
+    /// What a report says that a link cost is what is saved when the same run is
+    /// carried out without it, and no other link of the path would save more.
+    #[test]
+    fn the_costliest_link_saves_what_it_is_said_to(
+        tasks in (2..9_usize).prop_flat_map(|count| {
+            (0..count)
+                .map(|at| (1..20_u64, prop::sample::subsequence((0..at).collect::<Vec<_>>(), 0..=at)))
+                .collect::<Vec<_>>()
+        })
+    ) {
+        let report = carried_out(waits(&tasks));
+        let without = |parent: &str, task: &str| {
+            let at = |name: &str| name[1..].parse::<usize>().unwrap();
+            let mut fewer = tasks.clone();
+            fewer[at(task)].1.retain(|own| *own != at(parent));
+            Millis(report.makespan.0 - carried_out(waits(&fewer)).makespan.0)
+        };
+        let saved = report.critical_path.windows(2).map(|link| without(&link[0], &link[1])).max();
+        let told = report.costliest.as_ref().map(|edge| edge.saves);
+        prop_assert_eq!(told.unwrap_or_default(), saved.unwrap_or_default());
+        if let Some(edge) = &report.costliest {
+            prop_assert_eq!(without(&edge.after, &edge.task), edge.saves);
+        }
+    }
+}
