@@ -160,7 +160,7 @@ impl Drains {
                 store: Arc::new(store),
                 drivers: Arc::new(drivers),
                 health,
-                clock: Clock::default(),
+                clock: Clock::of_the_wall(),
             },
             is_alone,
             driven: Mutex::default(),
@@ -187,6 +187,14 @@ impl Drains {
 
     fn driven(&self) -> MutexGuard<'_, BTreeMap<RunId, Handle>> {
         self.driven.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The clock is put right between runs: within one it would jump.
+    fn set_idle_clock(&self) {
+        let driven = self.driven();
+        if driven.is_empty() {
+            self.world.clock.follow_the_wall();
+        }
     }
 
     fn lost(&self) -> MutexGuard<'_, BTreeSet<RunId>> {
@@ -243,6 +251,7 @@ impl Drains {
         let now = self.world.clock.now();
         let lease = self.world.store.lease(id, &self.name, now.0, LEASE_MS).await?;
         let (plan, records) = self.records(id).await?;
+        records.last().into_iter().for_each(|last| self.world.clock.resume_at(last.at));
         let run = Run::resume(plan.into(), &records);
         self.drive(run.map_err(|error| Refused::Failed(error.to_string()))?, lease);
         Ok(())
@@ -393,6 +402,7 @@ impl Drains {
                 foresight.too_much, wanted.datacenter
             )));
         }
+        self.set_idle_clock();
         let now = self.world.clock.now();
         let json = serde_json::to_string(&plan).expect("plans are JSON");
         let new = NewRun {
