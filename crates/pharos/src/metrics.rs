@@ -6,13 +6,14 @@ use base::Histogram;
 use wire::{DropReason, Rcode};
 
 use crate::counters::{Counters, LATENCY_BUCKETS, QTYPES, Via};
+use crate::drains::{self, Drains};
 use crate::serve::Server;
 
 /// Zones that are listed among the heaviest.
 const TOP_SHOWN: usize = 20;
 
 /// The text of `/metrics`.
-pub async fn render(server: &Server) -> String {
+pub async fn render(server: &Server, drains: Option<&Drains>) -> String {
     let mut page = Page::default();
     let counters = server.counters.list();
     for via in [Via::Udp, Via::Tcp] {
@@ -51,6 +52,9 @@ pub async fn render(server: &Server) -> String {
     top_zones(&mut page, server, &counters.iter().map(AsRef::as_ref).collect::<Vec<_>>());
     if let Some(node) = server.node() {
         crate::node::metrics(node, &mut page).await;
+    }
+    if let Some(drains) = drains {
+        drains::write_metrics(drains, &mut page).await;
     }
     page.text()
 }

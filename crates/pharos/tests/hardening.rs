@@ -7,8 +7,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
 
 use common::{
-    ADMIN_MARK, PATIENCE, PHAROS, Server, address_in, command, eventually, frame, http, question,
-    read_frame, signal, write_zones, zone,
+    ADMIN_MARK, PATIENCE, PHAROS, Server, address_in, command, complaints_of_promtool, eventually,
+    frame, http, question, read_frame, signal, write_zones, zone,
 };
 use tempfile::TempDir;
 
@@ -243,22 +243,5 @@ fn prometheus_has_nothing_to_say_against_the_metrics() {
     }
     let (status, page) = server.http("/metrics");
     assert_eq!(status, 200);
-    let promtool = Command::new("promtool")
-        .args(["check", "metrics"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn();
-    let mut promtool = match promtool {
-        Ok(child) => child,
-        Err(error) => {
-            eprintln!("SKIPPED: promtool: {error}; scripts/need test installs it");
-            assert!(std::env::var_os("CI").is_none_or(|ci| ci.is_empty()), "CI must have promtool");
-            return;
-        }
-    };
-    promtool.stdin.take().unwrap().write_all(page.as_bytes()).unwrap();
-    let output = promtool.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", text_of(&output));
-    assert_eq!(text_of(&output), "");
+    assert_eq!(complaints_of_promtool(&page), "");
 }

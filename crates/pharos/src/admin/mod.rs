@@ -38,6 +38,7 @@ const PAGE_LEN: usize = 100;
 #[derive(Clone, Debug)]
 struct Desk {
     server: Arc<Server>,
+    drains: Option<Arc<Drains>>,
     /// One list at a time: each goes through all zones.
     listing: Arc<Semaphore>,
 }
@@ -55,7 +56,8 @@ pub async fn start(
     let failed = |error| format!("the admin HTTP server cannot start: {error}");
     let listener = TcpListener::from_std(listener).map_err(failed)?;
     let control = socket::open(control)?;
-    let desk = Desk { server: server.clone(), listing: Arc::new(Semaphore::new(1)) };
+    let listing = Arc::new(Semaphore::new(1));
+    let desk = Desk { server: server.clone(), drains: drains.clone(), listing };
     let of_drains = |pages: fn(Arc<Drains>) -> Router| drains.clone().map_or(Router::new(), pages);
     let routes = reading().with_state(desk.clone()).merge(of_drains(api::reading));
     tokio::spawn(connections::serve(listener, routes, READING_TIME_MAX));
@@ -127,8 +129,8 @@ async fn health(State(Desk { server, .. }): Shared) -> Response {
     (status, Json(body)).into_response()
 }
 
-async fn metrics(State(Desk { server, .. }): Shared) -> Response {
-    let text = crate::metrics::render(&server).await;
+async fn metrics(State(Desk { server, drains, .. }): Shared) -> Response {
+    let text = crate::metrics::render(&server, drains.as_deref()).await;
     ([("content-type", "text/plain; version=0.0.4")], text).into_response()
 }
 
@@ -306,7 +308,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let flags = Flags { zones: Some(home.path().into()), ..Flags::default() };
         let server = Server::new(&config::read(None, &flags).unwrap(), None).unwrap();
-        let desk = Desk { server, listing: Arc::new(Semaphore::new(1)) };
+        let desk = Desk { server, drains: None, listing: Arc::new(Semaphore::new(1)) };
         let list = async || {
             let page = Page { limit: None, after: None };
             list_zones(State(desk.clone()), Ok(Query(page))).await.status()
@@ -338,7 +340,8 @@ mod tests {
     async fn pages_that_wait_for_shards_keep_no_thread_from_answering() {
         let home = tempfile::tempdir().unwrap();
         let server = fleet_server(home.path());
-        let desk = Desk { server: server.clone(), listing: Arc::new(Semaphore::new(1)) };
+        let listing = Arc::new(Semaphore::new(1));
+        let desk = Desk { server: server.clone(), drains: None, listing };
         let (held, is_held) = std::sync::mpsc::channel();
         let (release, is_released) = std::sync::mpsc::channel::<()>();
         // Whoever settles has the shards meanwhile.

@@ -8,6 +8,7 @@ pub mod command;
 mod executor;
 mod fleet;
 mod ledger;
+mod metrics;
 mod outlook;
 mod runbooks;
 mod status;
@@ -15,6 +16,7 @@ mod survey;
 #[cfg(test)]
 mod tests;
 mod verbs;
+mod vigil;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +37,7 @@ use tokio::sync::{oneshot, watch as watching};
 use tokio::time::{Instant, sleep};
 
 pub use executor::Handle;
+pub use metrics::write as write_metrics;
 pub use outlook::write_plan;
 pub use runbooks::{read_file, read_files};
 pub use status::Status;
@@ -100,6 +103,10 @@ pub struct Drains {
     driven: Mutex<BTreeMap<RunId, Handle>>,
     /// Runs that somebody else took, while this server was alive.
     lost: Mutex<BTreeSet<RunId>>,
+    /// Where runs left knobs, by datacenter.
+    left: tokio::sync::Mutex<vigil::LeftBy>,
+    /// What is not there any more.
+    strays: Mutex<BTreeMap<String, vigil::Strays>>,
     stop: watching::Sender<bool>,
 }
 
@@ -165,10 +172,13 @@ impl Drains {
             is_alone,
             driven: Mutex::default(),
             lost: Mutex::default(),
+            left: tokio::sync::Mutex::default(),
+            strays: Mutex::default(),
             stop: watching::Sender::new(false),
         });
         drains.take_up(&mut BTreeMap::new()).await.map_err(|refused| refused.to_string())?;
         tokio::spawn(drains.clone().keep_taking_up());
+        tokio::spawn(drains.clone().keep_vigil());
         Ok(drains)
     }
 
@@ -481,7 +491,9 @@ impl Drains {
         let run = Run::resume(plan.into(), &records);
         let run = run.map_err(|error| Refused::Failed(error.to_string()))?;
         let path = run.plan().foresee(&BTreeMap::new()).critical_path;
-        Ok(Arc::new(Status::of(&run, id, now, &BTreeMap::new(), &path)))
+        let mut status = Status::of(&run, id, now, &BTreeMap::new(), &path);
+        status.strayed = self.strayed_since(id, &status.datacenter);
+        Ok(Arc::new(status))
     }
 
     /// What there is to say about a run.

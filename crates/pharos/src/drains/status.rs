@@ -8,6 +8,8 @@ use drain::{ConditionId, Direction, Millis, StageKind, TaskId, Time, Verdict};
 use serde::Serialize;
 use store::RunId;
 
+use super::vigil::Strayed;
+
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Status {
     pub run: u64,
@@ -26,6 +28,8 @@ pub struct Status {
     pub conditions: Vec<ConditionStatus>,
     /// The number of the next record: a status with a higher one is newer.
     pub next_seq: u64,
+    /// Of a run that is over: knobs that are not where it left them any more.
+    pub strayed: Vec<Strayed>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -98,6 +102,7 @@ impl Status {
                 .map(|id| condition(run, id, now, silences.get(&id).cloned()))
                 .collect(),
             next_seq: state.next_seq,
+            strayed: Vec::new(),
         }
     }
 }

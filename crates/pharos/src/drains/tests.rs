@@ -23,24 +23,39 @@ services: [web]
 ";
 
 async fn start(home: &Path) -> Arc<Drains> {
+    start_with(home, WEB).await
+}
+
+/// A server whose driver `files` has a file for each knob.
+async fn start_with(home: &Path, web: &str) -> Arc<Drains> {
     let runbooks = home.join("runbooks");
     std::fs::create_dir_all(&runbooks).unwrap();
-    std::fs::write(runbooks.join("web.yaml"), WEB).unwrap();
+    std::fs::write(runbooks.join("web.yaml"), web).unwrap();
     std::fs::write(runbooks.join("east.yaml"), EAST).unwrap();
+    let files: drivers::Config = serde_json::from_value(serde_json::json!({
+        "kind": "exec",
+        "read": ["cat", "--", home.join("{knob}")],
+        "write": ["sh", "-c", "printf %s \"$PHAROS_VALUE\" > \"$0/$PHAROS_KNOB\"", home],
+    }))
+    .unwrap();
     let config = DrainConfig {
         name: "twin".into(),
         store: home.join("drain.db"),
         runbooks,
-        drivers: BTreeMap::new(),
+        drivers: BTreeMap::from([("files".into(), files)]),
         health: HealthConfig::Scrape { targets: Vec::new(), interval: Duration::from_secs(60) },
     };
     Drains::start(config).await.unwrap()
 }
 
 async fn begin(drains: &Arc<Drains>) -> RunId {
+    go(drains, Direction::Drain).await
+}
+
+async fn go(drains: &Arc<Drains>, direction: Direction) -> RunId {
     let wanted = Wanted {
         datacenter: "east".into(),
-        direction: Direction::Drain,
+        direction,
         mode: Mode::Drill,
         by: "ann".into(),
         reason: String::new(),
@@ -112,4 +127,76 @@ async fn who_follows_slowly_misses_nothing_and_holds_nothing_up() {
         text += std::str::from_utf8(&more).unwrap();
     }
     assert!(text.contains("\"pause\"") && text.contains("\"closed\""), "{text}");
+}
+
+const SWITCH: &str = r#"
+pharos: service/v1
+service: web
+traffic: stateless
+user_facing: true
+drain:
+  off: {template: ConfigChange, with: {knob: "files:switch", content: "off"}}
+restore:
+  on: {template: ConfigChange, with: {knob: "files:switch", content: original}}
+"#;
+
+async fn is_over(drains: &Arc<Drains>, run: RunId) {
+    while drains.driven().contains_key(&run) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let status = drains.status(run).await.unwrap();
+    assert_eq!(status.outcome, Some(drain::engine::RunOutcome::Completed), "{status:#?}");
+}
+
+#[tokio::test]
+async fn what_a_drain_left_is_watched_until_it_is_restored() {
+    let home = tempfile::tempdir().unwrap();
+    let switch = home.path().join("switch");
+    std::fs::write(&switch, "on").unwrap();
+    let drains = start_with(home.path(), SWITCH).await;
+    let strayed = async |run: RunId| {
+        drains.look_between_runs().await.unwrap();
+        let status = drains.status(run).await.unwrap();
+        let strayed = status.strayed.iter();
+        strayed.map(|own| (own.knob.clone(), own.found.to_string(), own.run)).collect::<Vec<_>>()
+    };
+    let text = |value: &str| Value::Text(value.into()).to_string();
+    let metric = async || {
+        let mut page = crate::metrics::Page::default();
+        write_metrics(&drains, &mut page).await;
+        let page = page.text();
+        let line = page.lines().find(|line| line.starts_with("pharos_drain_knobs_strayed{"));
+        line.map(str::to_owned)
+    };
+
+    let first = begin(&drains).await;
+    is_over(&drains, first).await;
+    assert_eq!(strayed(first).await, []);
+    let expected = "pharos_drain_knobs_strayed{datacenter=\"east\"} 0";
+    assert_eq!(metric().await.as_deref(), Some(expected));
+
+    // What it belongs to is restarted.
+    std::fs::write(&switch, "on").unwrap();
+    assert_eq!(strayed(first).await, [("files:switch".into(), text("on"), first.0)]);
+    let expected = "pharos_drain_knobs_strayed{datacenter=\"east\"} 1";
+    assert_eq!(metric().await.as_deref(), Some(expected));
+
+    // What cannot be read is not known to be elsewhere.
+    std::fs::remove_file(&switch).unwrap();
+    assert_eq!(strayed(first).await, []);
+
+    std::fs::write(&switch, "on").unwrap();
+    let again = begin(&drains).await;
+    is_over(&drains, again).await;
+    assert_eq!(std::fs::read_to_string(&switch).unwrap(), "off");
+    assert_eq!((strayed(first).await, strayed(again).await), (vec![], vec![]));
+    std::fs::write(&switch, "on").unwrap();
+    assert_eq!(strayed(again).await, [("files:switch".into(), text("on"), again.0)]);
+
+    let back = go(&drains, Direction::Restore).await;
+    is_over(&drains, back).await;
+    assert_eq!(std::fs::read_to_string(&switch).unwrap(), "on");
+    std::fs::write(&switch, "off").unwrap();
+    assert_eq!(strayed(back).await, [], "what is restored is everybody's again");
+    assert_eq!(metric().await, None);
 }

@@ -136,7 +136,32 @@ fn draw(out: &mut String, status: &Value, paint: Paint) -> fmt::Result {
         writeln!(out, "\n  critical path *  {}", shortened(&path))?;
     }
     // What conditions say of a run that is over, nobody asks any more.
-    if status["outcome"].is_null() { draw_conditions(out, status, paint) } else { Ok(()) }
+    match &status["outcome"] {
+        Value::Null => draw_conditions(out, status, paint),
+        _ => draw_strayed(out, status, paint),
+    }
+}
+
+fn draw_strayed(out: &mut String, status: &Value, paint: Paint) -> fmt::Result {
+    let strayed: Vec<&Value> = status["strayed"].as_array().into_iter().flatten().collect();
+    if strayed.is_empty() {
+        return Ok(());
+    }
+    out.push('\n');
+    let mark = paint.in_colour("31", "✗");
+    for own in strayed.iter().take(QUIET_MAX) {
+        let (knob, found, left) = (word(&own["knob"]), &own["found"], &own["left"]);
+        writeln!(out, "  {mark}  {knob:<36} {found}, was left at {left}")?;
+    }
+    if strayed.len() > QUIET_MAX {
+        writeln!(
+            out,
+            "  {mark}  {} more that are not where they were left",
+            strayed.len() - QUIET_MAX
+        )?;
+    }
+    let way_out = format!("`drain {}` turns them again", word(&status["datacenter"]));
+    writeln!(out, "      {}", paint.in_colour("90", &way_out))
 }
 
 /// Names in a row, without the middle if there are many.

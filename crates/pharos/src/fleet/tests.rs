@@ -209,7 +209,7 @@ fn servers_are_picked_up_and_dropped_while_running() {
     while host.dropped() < 3 && started.elapsed() < PATIENCE {
         std::thread::sleep(Duration::from_millis(5));
     }
-    let render = crate::metrics::render(&host.server);
+    let render = crate::metrics::render(&host.server, None);
     let metrics = tokio::runtime::Runtime::new().unwrap().block_on(render);
     for line in [
         "pharos_virtual_servers 2\n",

@@ -208,3 +208,25 @@ pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
         std::thread::sleep(Duration::from_millis(5));
     }
 }
+
+/// What Prometheus's own tool has against a page of metrics.
+pub fn complaints_of_promtool(page: &str) -> String {
+    let promtool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut promtool = match promtool {
+        Ok(child) => child,
+        Err(error) => {
+            eprintln!("SKIPPED: promtool: {error}; scripts/need test installs it");
+            assert!(std::env::var_os("CI").is_none_or(|ci| ci.is_empty()), "CI must have promtool");
+            return String::new();
+        }
+    };
+    promtool.stdin.take().unwrap().write_all(page.as_bytes()).unwrap();
+    let output = promtool.wait_with_output().unwrap();
+    let said = [&output.stdout[..], &output.stderr].map(String::from_utf8_lossy).concat();
+    if output.status.success() { said } else { format!("{}: {said}", output.status) }
+}

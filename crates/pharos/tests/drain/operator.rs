@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use crate::common::eventually;
+use crate::common::{complaints_of_promtool, eventually, http};
 use crate::server::{Pharos, configure, write_runbooks};
 
 /// A service that is moved when somebody has said yes. Its weight is a file.
@@ -155,6 +155,33 @@ fn what_a_drain_began_can_be_restored_before_it_came_to_the_rest() {
     pharos.say(&["restore", "east"]);
     pharos.until("it is back", |status| status.outcome() == Some("completed"));
     assert_eq!((knob("web-east"), knob("chat-east")), ("0.8".into(), "0.7".into()));
+}
+
+#[test]
+fn what_comes_back_by_itself_is_shown_below_the_last_run() {
+    let (home, pharos) = start();
+    pharos.say(&["drain", "east", "--by", "ann"]);
+    let metrics = http(pharos.admin, "GET", "/metrics").1;
+    let runs = "pharos_drain_tasks{datacenter=\"east\",direction=\"drain\",phase=\"running\"} 1";
+    assert!(metrics.lines().any(|line| line == runs), "{metrics}");
+    pharos.say(&["approve", "web.ask", "--by", "bob"]);
+    pharos.until("it is drained", |status| status.outcome() == Some("completed"));
+    pharos.stop();
+    // A server looks when it starts, and then every 10 s.
+    std::fs::write(home.path().join("web-east"), "0.8").unwrap();
+    let pharos = Pharos::start(home.path());
+    let status = pharos.until("it is noticed", |status| status.0["strayed"][0].is_object());
+    assert_eq!(status.0["strayed"][0]["knob"], "files:web-east");
+    let shown = pharos.say(&["status"]);
+    let line = shown.lines().find(|line| line.contains("files:web-east")).expect(&shown);
+    assert!(line.contains("0.8, was left at 0"), "{shown}");
+    assert!(shown.contains("`drain east` turns them again"), "{shown}");
+    assert!(pharos.log().contains("`pharos drain east` turns it again"), "{}", pharos.log());
+    let metrics = http(pharos.admin, "GET", "/metrics").1;
+    assert_eq!(complaints_of_promtool(&metrics), "");
+    for line in ["pharos_drain_share{datacenter=\"east\"} 1", "pharos_drain_runs 0"] {
+        assert!(metrics.lines().any(|own| own == line), "{metrics}");
+    }
 }
 
 #[test]

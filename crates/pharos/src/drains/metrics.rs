@@ -1,0 +1,53 @@
+//! Drains in `/metrics`: what an alarm at night needs to know.
+
+use drain::engine::Phase;
+
+use super::status::TaskStatus;
+use super::{Drains, direction_name};
+use crate::metrics::Page;
+
+/// A phase, as a status names it.
+fn name(phase: Phase) -> String {
+    serde_json::json!(phase).as_str().unwrap_or_default().to_owned()
+}
+
+/// Adds what there is to say about drains.
+pub async fn write(drains: &Drains, page: &mut Page) {
+    let statuses: Vec<_> = {
+        let driven = drains.driven();
+        driven.values().map(|handle| handle.status.borrow().clone()).collect()
+    };
+    page.head("pharos_drain_runs", "gauge", "Runs that this server drives.");
+    page.line("pharos_drain_runs", &[], statuses.len());
+    for status in &statuses {
+        let direction = direction_name(status.direction);
+        let labels = [("datacenter", status.datacenter.as_str()), ("direction", direction)];
+        page.head("pharos_drain_tasks", "gauge", "Tasks of runs that go on, by phase.");
+        for phase in Phase::ALL {
+            let tasks = status.tasks.iter().filter(|task| task.phase == phase).count();
+            let labels = [labels[0], labels[1], ("phase", &name(phase))];
+            page.line("pharos_drain_tasks", &labels, tasks);
+        }
+        page.head("pharos_drain_tasks_held", "gauge", "Tasks that wait for something to be well.");
+        let held = status.tasks.iter().filter(|task| task.hold.is_some()).count();
+        page.line("pharos_drain_tasks_held", &labels, held);
+        page.head("pharos_drain_tasks_stuck", "gauge", "Tasks that take longer than they should.");
+        // Of what has ended it is history.
+        let is_stuck = |task: &&TaskStatus| task.is_stuck && task.ended.is_none();
+        let stuck = status.tasks.iter().filter(is_stuck).count();
+        page.line("pharos_drain_tasks_stuck", &labels, stuck);
+    }
+    page.head("pharos_drain_share", "gauge", "How much of a datacenter is drained, 0 to 1.");
+    // Without the store there is more to worry about than this line.
+    for drained in drains.store().drained().await.unwrap_or_default() {
+        page.line("pharos_drain_share", &[("datacenter", &drained.datacenter)], drained.share);
+    }
+    page.head(
+        "pharos_drain_knobs_strayed",
+        "gauge",
+        "Knobs of a drained datacenter that are not where its last run left them.",
+    );
+    for (datacenter, count) in drains.strayed_counts() {
+        page.line("pharos_drain_knobs_strayed", &[("datacenter", &datacenter)], count);
+    }
+}
