@@ -84,13 +84,7 @@ impl Socket {
     fn exchange(&self, method: &str, path: &str, body: &str) -> Result<(bool, String), String> {
         let socket = self.control.clone().unwrap_or_else(default_control);
         check_control_directory(&socket)?;
-        let failed = |error: std::io::Error| {
-            format!(
-                "no server answers at the control socket {}: {error}; is it running, and was it \
-                 given another --control?",
-                socket.display()
-            )
-        };
+        let failed = |error: io::Error| unreached(&socket, &error);
         let mut stream = UnixStream::connect(&socket).map_err(failed)?;
         let request = format!(
             "{method} {path} HTTP/1.1\r\nhost: pharos\r\nconnection: close\r\n\
@@ -120,6 +114,21 @@ impl Socket {
         };
         written.map_err(crate::output::explain)
     }
+}
+
+/// Why there is no answer from a control socket.
+fn unreached(socket: &Path, error: &io::Error) -> String {
+    let socket = socket.display();
+    if error.kind() == io::ErrorKind::PermissionDenied {
+        return format!(
+            "the control socket {socket} may not be used: {error}; accepted: the user that the \
+             server runs as, or root, as with `sudo`"
+        );
+    }
+    format!(
+        "no server answers at the control socket {socket}: {error}; is it running, and was it \
+         given another --control?"
+    )
 }
 
 /// How a value is shown to people.
@@ -218,4 +227,18 @@ pub fn check_as_json(file: &Path, image: Option<&Image>, problems: &Problems) ->
         "problems": list,
         "problems_not_listed": problems.dropped(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_not_is_not_told_that_nobody_is_there() {
+        let told = |kind| unreached(Path::new("/run/control.sock"), &io::Error::from(kind));
+        let denied = told(io::ErrorKind::PermissionDenied);
+        assert!(denied.contains("accepted: the user that the server runs as"), "{denied}");
+        assert!(!denied.contains("is it running"), "{denied}");
+        assert!(told(io::ErrorKind::NotFound).contains("is it running"));
+    }
 }

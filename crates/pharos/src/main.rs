@@ -64,7 +64,7 @@ enum LogFormat {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve zones, a cache, or both
+    /// Serve zones, a cache, drains, or several of them
     Serve {
         /// Configuration file (TOML); flags win over it
         #[arg(long, value_name = "FILE")]
