@@ -52,6 +52,8 @@ pub type Measuring<'a> = Pin<Box<dyn Future<Output = Result<f64, NoValue>> + Sen
 pub enum NoValue {
     /// It cannot be reached, or hangs up.
     Unreachable { whom: String, why: String },
+    /// A page of metrics that is not there, or is none.
+    Unread { page: String, why: String },
     /// It took longer than it may.
     Late { whom: String, limit: Millis },
     /// It answers, but not with values.
@@ -74,6 +76,7 @@ impl fmt::Display for NoValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NoValue::Unreachable { whom, why } => write!(f, "{whom} does not answer: {why}"),
+            NoValue::Unread { page, why } => write!(f, "{page} cannot be read: {why}"),
             NoValue::Late { whom, limit } => write!(f, "{whom} does not answer within {limit}"),
             NoValue::Refused { whom, status, why } => {
                 write!(f, "{whom} refuses with status {status}: {why}")

@@ -64,7 +64,7 @@ async fn values_end_when_their_service_does() {
     let gone = until(&scraper, "load", Result::is_err).await.unwrap_err();
     assert_eq!(
         gone.to_string(),
-        format!("http://{}/metrics does not answer: status 500", stub.address)
+        format!("http://{}/metrics cannot be read: status 500", stub.address)
     );
     assert_eq!(until(&scraper, "sum(up)", Result::is_ok).await, Ok(0.0));
     assert!(matches!(scraper.standings()[0], Standing::Down { .. }));

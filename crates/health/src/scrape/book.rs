@@ -29,7 +29,7 @@ impl Standing {
     /// Why it has no values, if it is down.
     pub(super) fn into_trouble(self) -> Option<NoValue> {
         match self {
-            Standing::Down { name, why } => Some(NoValue::Unreachable { whom: name, why }),
+            Standing::Down { name, why } => Some(NoValue::Unread { page: name, why }),
             Standing::Unknown | Standing::Up { .. } => None,
         }
     }
