@@ -310,19 +310,27 @@ impl Drains {
 
     /// What would be done, with what earlier runs say about it.
     pub async fn plan(&self, datacenter: &str, direction: Direction) -> Result<Plan, Refused> {
-        let files = read_files(std::slice::from_ref(&self.runbooks)).map_err(Refused::Failed)?;
-        let library = Library::new(files);
+        let library = self.library().map_err(Refused::Failed)?;
+        if library.is_sound() && !library.evacuations().any(|known| known == datacenter) {
+            let known: Vec<&str> = library.evacuations().collect();
+            return Err(Refused::Unknown(format!(
+                "there is no evacuation of `{datacenter}` in {}; accepted: {}",
+                self.runbooks.display(),
+                if known.is_empty() { "none".into() } else { known.join(", ") }
+            )));
+        }
         let mut originals = self.originals(datacenter).await?;
         if direction == Direction::Restore && !originals.is_empty() {
             self.add_untouched(&library, datacenter, &mut originals).await;
         }
-        let blank = library
-            .plan(datacenter, direction, &BTreeMap::new(), &originals)
-            .map_err(|problems| Refused::Conflict(crate::runbook::lines(&problems)))?;
+        let blank = library.plan(datacenter, direction, &BTreeMap::new(), &originals).map_err(
+            |problems| Refused::Conflict(crate::runbook::lines(&problems).trim_end().into()),
+        )?;
         let expectations = self.expectations(&blank).await?;
-        let mut plan = library
-            .plan(datacenter, direction, &expectations, &originals)
-            .map_err(|problems| Refused::Conflict(crate::runbook::lines(&problems)))?;
+        let mut plan =
+            library.plan(datacenter, direction, &expectations, &originals).map_err(|problems| {
+                Refused::Conflict(crate::runbook::lines(&problems).trim_end().into())
+            })?;
         let drained = fleet::drained(&self.world.store, &plan, None).await?;
         for (own, drained) in plan.datacenters.iter_mut().zip(drained) {
             own.drained = drained;
@@ -361,6 +369,10 @@ impl Drains {
         let found: Vec<_> =
             stream::iter(untouched).map(look).buffer_unordered(LOOKS_MAX).collect().await;
         originals.extend(found.into_iter().filter_map(|(knob, value)| Some((knob, value?))));
+    fn library(&self) -> Result<Library, String> {
+        read_files(std::slice::from_ref(&self.runbooks)).map(Library::new)
+    }
+
     }
 
     async fn expectations(&self, plan: &Plan) -> Result<BTreeMap<String, Expected>, Refused> {
@@ -385,7 +397,40 @@ impl Drains {
 
     /// What a plan would do and find, from where its knobs stand now.
     pub async fn survey(&self, plan: &Plan) -> Survey {
-        Survey::of(plan, &self.world.drivers, self.is_alone).await
+        let mut survey = Survey::of(plan, &self.world.drivers, self.is_alone).await;
+        if plan.direction == Direction::Restore {
+            survey.problems.extend(self.left_behind(plan).await);
+        }
+        survey
+    }
+
+    /// What a drain has turned and a restore would not put back, since the
+    /// runbooks that are there now do not know it: nobody else would miss it, and
+    /// where it stood is forgotten with the restore.
+    async fn left_behind(&self, restore: &Plan) -> Vec<String> {
+        // Who cannot be asked here was asked a moment ago, for the plan.
+        let Ok(originals) = self.world.store.originals(&restore.datacenter).await else {
+            return Vec::new();
+        };
+        let none = BTreeMap::new();
+        let drain = self.library().ok().and_then(|library| {
+            library.plan(&restore.datacenter, Direction::Drain, &none, &BTreeMap::new()).ok()
+        });
+        let Some(drain) = drain else { return Vec::new() };
+        // What a drain turns and no restore puts back comes back by itself, or the runbooks
+        // would not be sound.
+        let known: BTreeSet<String> =
+            drain.knobs.iter().chain(&restore.knobs).map(Knob::to_string).collect();
+        let lost = originals.iter().filter(|original| !known.contains(&original.knob));
+        lost.map(|original| {
+            format!(
+                "{}: run {} turned it, it stood at {}, and nothing puts it back: the runbooks do \
+                 not know it any more; accepted: runbooks that do, or --disaster, which leaves it \
+                 where it is and forgets where it stood",
+                original.knob, original.run, original.json
+            )
+        })
+        .collect()
     }
 
     /// Begins a run; says what it may have to wait for, or does worse with.

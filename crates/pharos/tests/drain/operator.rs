@@ -392,3 +392,26 @@ fn what_cannot_be_done_is_refused_before_anything_is_moved() {
     let said = pharos.say(&["drain", "east", "--disaster"]);
     assert!(said.starts_with("warning: fails:web-east: there is no driver"), "{said}");
 }
+
+#[test]
+fn what_runbooks_do_not_know_any_more_is_not_left_behind_in_silence() {
+    let (home, pharos) = start();
+    pharos.say(&["drain", "east"]);
+    pharos.say(&["approve", "web.ask"]);
+    pharos.until("it is drained", |status| status.outcome() == Some("completed"));
+    // Renamed while it was drained.
+    let renamed = WEB.replace("files:web-", "files:shop-");
+    std::fs::write(home.path().join("runbooks/web.yaml"), renamed).unwrap();
+    std::fs::write(home.path().join("shop-east"), "0.8").unwrap();
+    let complaint = pharos.refuse(&["restore", "east"]);
+    let expected = "files:web-east: run 1 turned it, it stood at 0.8, and nothing puts it back";
+    assert!(complaint.contains(expected), "{complaint}");
+    let plan = pharos.run(&["plan", "east", "--restore"]);
+    assert_eq!(plan.status.code(), Some(1));
+    assert!(String::from_utf8(plan.stdout).unwrap().contains(expected));
+    // The runbooks as they were put it back.
+    std::fs::write(home.path().join("runbooks/web.yaml"), WEB).unwrap();
+    pharos.say(&["restore", "east"]);
+    pharos.until("it is back", |status| status.outcome() == Some("completed"));
+    assert_eq!(std::fs::read_to_string(home.path().join("web-east")).unwrap(), "0.8");
+}
