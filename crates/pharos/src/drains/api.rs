@@ -2,6 +2,7 @@
 //! control socket alone.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
@@ -17,6 +18,7 @@ use serde::Deserialize;
 use serde_json::json;
 use store::{Filter, RunId};
 use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::time::sleep;
 
 use super::verbs::Verb;
 use super::{Drains, Refused, Survey, Wanted};
@@ -27,6 +29,8 @@ const RUNS: u32 = 20;
 /// Entries of the audit log on one page, unless told and at the most.
 const ENTRIES: u32 = 100;
 const ENTRIES_MAX: u32 = store::AUDIT_LIMIT_MAX - 1;
+/// How often the disk is looked at for what another server does.
+const FOLLOW_EVERY: Duration = Duration::from_millis(500);
 
 type Shared = State<Arc<Drains>>;
 type Numbered = Result<Path<u64>, PathRejection>;
@@ -220,13 +224,22 @@ pub(super) struct Follower {
     next: u64,
     live: Option<broadcast::Receiver<Arc<Record>>>,
     is_caught_up: bool,
+    /// The run is over: what is on the disk is all there will be.
+    is_over: bool,
 }
 
 impl Follower {
     pub(super) async fn new(drains: Arc<Drains>, run: RunId, next: u64) -> Follower {
         // Before what is there is read: nothing may fall between.
-        let live = drains.handle(run).await.ok().map(|handle| handle.events.subscribe());
-        Follower { drains, run, next, live, is_caught_up: false }
+        let mut follower =
+            Follower { drains, run, next, live: None, is_caught_up: false, is_over: false };
+        follower.subscribe().await;
+        follower
+    }
+
+    async fn subscribe(&mut self) {
+        let handle = self.drains.handle(self.run).await.ok();
+        self.live = handle.map(|handle| handle.events.subscribe());
     }
 
     /// The next lines, at most a few megabytes of them: who reads slowly waits
@@ -242,7 +255,19 @@ impl Follower {
                 }
                 self.is_caught_up = true;
             }
-            let Some(live) = &mut self.live else { return Ok(None) };
+            let Some(live) = &mut self.live else {
+                if self.is_over || self.drains.is_stopping() {
+                    return Ok(None);
+                }
+                // Another server drives it, or none yet: the disk tells what it does.
+                self.is_over = self.drains.store().run(self.run).await?.outcome.is_some();
+                if !self.is_over {
+                    sleep(FOLLOW_EVERY).await;
+                    self.subscribe().await;
+                }
+                self.is_caught_up = false;
+                continue;
+            };
             match live.recv().await {
                 Ok(record) if record.seq < self.next => {}
                 Ok(record) => {
@@ -253,7 +278,7 @@ impl Follower {
                     return Ok(Some(line(&record)));
                 }
                 Err(RecvError::Lagged(_)) => self.is_caught_up = false,
-                Err(RecvError::Closed) => return Ok(None),
+                Err(RecvError::Closed) => self.live = None,
             }
         }
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use crate::control::{Socket, escaped};
-use crate::output::{self, Output};
+use crate::output::{self, Output, tame_value};
 
 use super::clock::date;
 use super::watch;
@@ -236,7 +236,7 @@ fn obey(command: DrainCommand) -> Result<u8, String> {
         }
         DrainCommand::Status { run, watch, socket } => {
             let run = run.map_or_else(|| newest(&socket, false), Ok)?;
-            if watch { watch::follow(&socket, run) } else { watch::show(&socket, run) }
+            if watch { watch::follow(&socket, run, &[]) } else { watch::show(&socket, run) }
         }
         DrainCommand::Pause(of) => of.say("pause"),
         DrainCommand::Resume(of) => of.say("resume"),
@@ -309,7 +309,10 @@ impl Begin {
         if self.watch
             && let Some(run) = begun["run"].as_u64()
         {
-            return watch::follow(&self.socket, run);
+            let begun = tame_value(&begun);
+            let warnings: Vec<&str> =
+                begun["warnings"].as_array().into_iter().flatten().map(text).collect();
+            return watch::follow(&self.socket, run, &warnings);
         }
         self.socket.print(&begun, |out, begun| {
             for warning in begun["warnings"].as_array().into_iter().flatten() {

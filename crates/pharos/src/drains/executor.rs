@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep, sleep_until};
 
 use super::clock::Clock;
-use super::status::Status;
+use super::status::{Status, Unseen};
 use super::{fleet, ledger};
 use health::Health;
 
@@ -98,8 +98,7 @@ pub struct Executor {
     at_work: JoinSet<Done>,
     looked_at: BTreeSet<KnobId>,
     measured: BTreeSet<ConditionId>,
-    /// Conditions without a value, and why.
-    silences: BTreeMap<ConditionId, String>,
+    unseen: Unseen,
     /// Who waits to hear that what they said is on the disk.
     unanswered: Vec<oneshot::Sender<Result<(), Refusal>>>,
     /// The tasks that decide how long it takes, as it was planned.
@@ -113,7 +112,7 @@ impl Executor {
         let (send, inbox) = mpsc::channel(64);
         let path = run.plan().foresee(&BTreeMap::new()).critical_path;
         let now = world.clock.now();
-        let status = Status::of(&run, lease.run, now, &BTreeMap::new(), &path);
+        let status = Status::of(&run, lease.run, now, &Unseen::default(), &path);
         let (status, shown) = watch::channel(Arc::new(status));
         let plan = run.plan().clone();
         let handle =
@@ -128,7 +127,7 @@ impl Executor {
             at_work: JoinSet::new(),
             looked_at: BTreeSet::new(),
             measured: BTreeSet::new(),
-            silences: BTreeMap::new(),
+            unseen: Unseen::default(),
             unanswered: Vec::new(),
             path,
             shown: Instant::now(),
@@ -232,16 +231,20 @@ impl Executor {
             return None;
         }
         let mut step = ledger::step(&self.run, &records);
+        let mut told = None;
         while let Err(error) = self.write(&mut step, &records).await {
             if error.is_deposed() {
                 tracing::error!(run = %self.lease.run, "somebody else drives this run now: {error}");
                 return Some(Stopped::Deposed);
             }
-            tracing::error!(run = %self.lease.run, "the run stands still: {error}");
+            self.stand_still(error.to_string(), &mut told);
             tokio::select! {
                 _ = stop.changed() => return Some(Stopped::Told),
                 () = sleep(WRITE_AGAIN) => {}
             }
+        }
+        if told.is_some() {
+            tracing::info!(run = %self.lease.run, "the run goes on");
         }
         for answer in self.unanswered.drain(..) {
             // Whoever asked may have gone.
@@ -256,6 +259,19 @@ impl Executor {
             let _ = self.handle.events.send(Arc::new(record));
         }
         None
+    }
+
+    /// Lets everybody know that nothing can be done, and why; the log once, which
+    /// may be on the same disk.
+    fn stand_still(&self, why: String, told: &mut Option<String>) {
+        if told.as_ref() == Some(&why) {
+            return;
+        }
+        tracing::error!(run = %self.lease.run, "the run stands still: {why}");
+        self.status.send_modify(|status| {
+            Arc::make_mut(status).stands_still = Some(why.clone());
+        });
+        *told = Some(why);
     }
 
     async fn write(&self, step: &mut Step, records: &[Record]) -> store::Result<()> {
@@ -360,12 +376,18 @@ impl Executor {
     /// What was at work is not any more.
     fn note(&mut self, done: Done) -> Event {
         match &done.event {
-            Event::Looked { knob, .. } => _ = self.looked_at.remove(knob),
+            Event::Looked { knob, found, .. } => {
+                self.looked_at.remove(knob);
+                match found {
+                    Ok(_) => _ = self.unseen.knobs.remove(knob),
+                    Err(why) => _ = self.unseen.knobs.insert(*knob, why.clone()),
+                }
+            }
             Event::Observed { condition, .. } => {
                 self.measured.remove(condition);
                 match done.silence {
-                    Some(why) => _ = self.silences.insert(*condition, why),
-                    None => _ = self.silences.remove(condition),
+                    Some(why) => _ = self.unseen.conditions.insert(*condition, why),
+                    None => _ = self.unseen.conditions.remove(condition),
                 }
             }
             _ => {}
@@ -406,7 +428,7 @@ impl Executor {
         let is_over = self.run.state().closed.is_some();
         if is_over || self.shown.elapsed() >= STATUS_EVERY / 2 {
             let now = self.world.clock.now();
-            let status = Status::of(&self.run, self.lease.run, now, &self.silences, &self.path);
+            let status = Status::of(&self.run, self.lease.run, now, &self.unseen, &self.path);
             self.status.send_replace(Arc::new(status));
             self.shown = Instant::now();
         }

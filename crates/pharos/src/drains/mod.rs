@@ -46,6 +46,7 @@ pub use survey::Survey;
 use clock::Clock;
 use executor::{Executor, LEASE_MS, Message, Stopped, World};
 use ledger::direction_name;
+use status::Unseen;
 use survey::LOOKS_MAX;
 use verbs::Verb;
 
@@ -216,8 +217,29 @@ impl Drains {
     /// one that was started again; two servers of one name would take it from
     /// each other for ever.
     fn is_lost(&self, run: &store::Run) -> bool {
-        let is_held = run.held_until.is_some_and(|until| until > self.world.clock.now().0);
-        is_held && self.lost().contains(&run.id)
+        self.is_held(run) && self.lost().contains(&run.id)
+    }
+
+    fn is_held(&self, run: &store::Run) -> bool {
+        run.held_until.is_some_and(|until| until > self.world.clock.now().0)
+    }
+
+    fn is_held_by_another(&self, run: &store::Run) -> bool {
+        self.is_held(run) && run.holder.as_deref().is_some_and(|holder| holder != self.name)
+    }
+
+    /// Who drives a run that is open, and is not driven here.
+    fn driver(&self, run: &store::Run) -> String {
+        match &run.holder {
+            Some(holder) if self.is_held(run) => format!("driven by {holder}"),
+            Some(holder) => format!("driven by nobody; {holder} was the last"),
+            None => "driven by nobody; start its server".into(),
+        }
+    }
+
+    /// Whether it was told to stop.
+    pub fn is_stopping(&self) -> bool {
+        *self.stop.borrow()
     }
 
     /// Takes up all open runs that nobody drives. `told` is what was said about
@@ -226,6 +248,15 @@ impl Drains {
         let open = Filter { ended: Some(false), ..Filter::default() };
         for run in self.world.store.runs(open, store::RUNS_LIMIT_MAX).await? {
             if self.driven().contains_key(&run.id) || self.is_lost(&run) {
+                continue;
+            }
+            // As it should be, for as long as that one renews its lease.
+            if self.is_held_by_another(&run) {
+                let driver = self.driver(&run);
+                if told.get(&run.id) != Some(&driver) {
+                    tracing::info!(run = %run.id, "not taken up: it is {driver}");
+                    told.insert(run.id, driver);
+                }
                 continue;
             }
             match self.resume(run.id).await {
@@ -338,6 +369,10 @@ impl Drains {
         Ok(plan)
     }
 
+    fn library(&self) -> Result<Library, String> {
+        read_files(std::slice::from_ref(&self.runbooks)).map(Library::new)
+    }
+
     async fn originals(&self, datacenter: &str) -> Result<BTreeMap<String, Value>, Refused> {
         let originals = self.world.store.originals(datacenter).await?.into_iter();
         let read = |original: store::Original| {
@@ -369,10 +404,6 @@ impl Drains {
         let found: Vec<_> =
             stream::iter(untouched).map(look).buffer_unordered(LOOKS_MAX).collect().await;
         originals.extend(found.into_iter().filter_map(|(knob, value)| Some((knob, value?))));
-    fn library(&self) -> Result<Library, String> {
-        read_files(std::slice::from_ref(&self.runbooks)).map(Library::new)
-    }
-
     }
 
     async fn expectations(&self, plan: &Plan) -> Result<BTreeMap<String, Expected>, Refused> {
@@ -500,9 +531,25 @@ impl Drains {
         let by = by.trim().to_owned();
         let message = Message { by, reason, command, answer };
         let gone = || Refused::Conflict(format!("run {id} is not driven any more"));
+        let mut status = handle.status.clone();
+        if let Some(why) = &status.borrow().stands_still {
+            return Err(Refused::Failed(format!(
+                "run {id} stands still, and nothing was said to it: {why}"
+            )));
+        }
         handle.inbox.send(message).await.map_err(|_| gone())?;
-        let said = answered.await.map_err(|_| gone())?;
-        said.map_err(|refusal| Refused::Conflict(refusal.to_string()))
+        // Whoever says something is not left waiting for a disk that is full.
+        let stalled = status.wait_for(|status| status.stands_still.is_some());
+        tokio::select! {
+            biased;
+            said = answered => {
+                said.map_err(|_| gone())?.map_err(|refusal| Refused::Conflict(refusal.to_string()))
+            }
+            Ok(status) = stalled => Err(Refused::Failed(format!(
+                "run {id} stands still, and what was said counts when it goes on: {}",
+                status.stands_still.as_deref().unwrap_or_default()
+            ))),
+        }
     }
 
     /// A run that is driven here.
@@ -511,10 +558,9 @@ impl Drains {
             return Ok(handle.clone());
         }
         let run = self.find(id).await?;
-        Err(Refused::Conflict(match (run.outcome, run.holder) {
-            (Some(outcome), _) => format!("run {id} is over: {outcome}"),
-            (None, Some(holder)) => format!("run {id} is driven by {holder}"),
-            (None, None) => format!("run {id} is driven by nobody; start its server"),
+        Err(Refused::Conflict(match &run.outcome {
+            Some(outcome) => format!("run {id} is over: {outcome}"),
+            None => format!("run {id} is {}", self.driver(&run)),
         }))
     }
 
@@ -530,13 +576,14 @@ impl Drains {
         if let Some(handle) = self.driven().get(&id) {
             return Ok(handle.status.borrow().clone());
         }
-        self.find(id).await?;
+        let found = self.find(id).await?;
         let (plan, records) = self.records(id).await?;
         let now = records.last().map_or(self.world.clock.now(), |record| record.at);
         let run = Run::resume(plan.into(), &records);
         let run = run.map_err(|error| Refused::Failed(error.to_string()))?;
         let path = run.plan().foresee(&BTreeMap::new()).critical_path;
-        let mut status = Status::of(&run, id, now, &BTreeMap::new(), &path);
+        let mut status = Status::of(&run, id, now, &Unseen::default(), &path);
+        status.elsewhere = found.outcome.is_none().then(|| self.driver(&found));
         status.strayed = self.strayed_since(id, &status.datacenter);
         Ok(Arc::new(status))
     }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use drain::engine::{Abort, Mode, Phase, Run, RunOutcome};
+use drain::engine::{Abort, Hold, Mode, Phase, Run, RunOutcome};
 use drain::report::describe;
-use drain::{ConditionId, Direction, Millis, StageKind, TaskId, Time, Verdict};
+use drain::{ConditionId, Direction, KnobId, Millis, StageKind, TaskId, Time, Verdict};
 use serde::Serialize;
 use store::RunId;
 
@@ -21,6 +21,10 @@ pub struct Status {
     pub outcome: Option<RunOutcome>,
     pub paused: bool,
     pub abort: Option<Abort>,
+    /// Why nothing can be done at all: what is not on the disk is not done.
+    pub stands_still: Option<String>,
+    /// Who drives it, if not this server, which knows no more than is written.
+    pub elsewhere: Option<String>,
     pub tasks: Vec<TaskStatus>,
     /// The tasks that decide how long it takes, as it was planned.
     pub critical_path: Vec<String>,
@@ -73,16 +77,18 @@ pub struct ConditionStatus {
     pub silence: Option<String>,
 }
 
+/// What was looked at in vain, and why.
+#[derive(Clone, Debug, Default)]
+pub struct Unseen {
+    /// Conditions without a value.
+    pub conditions: BTreeMap<ConditionId, String>,
+    /// Knobs that could not be read.
+    pub knobs: BTreeMap<KnobId, String>,
+}
+
 impl Status {
-    /// `silences` say why conditions have no value; `path` are the tasks that
-    /// decide how long it takes.
-    pub fn of(
-        run: &Run,
-        id: RunId,
-        now: Time,
-        silences: &BTreeMap<ConditionId, String>,
-        path: &[TaskId],
-    ) -> Status {
+    /// `path` are the tasks that decide how long it takes.
+    pub fn of(run: &Run, id: RunId, now: Time, unseen: &Unseen, path: &[TaskId]) -> Status {
         let (plan, state) = (run.plan(), run.state());
         Status {
             run: id.0,
@@ -94,12 +100,14 @@ impl Status {
             outcome: state.closed.map(|(_, outcome)| outcome),
             paused: state.paused,
             abort: state.abort,
-            tasks: plan.task_ids().map(|task| TaskStatus::of(run, task, now)).collect(),
+            stands_still: None,
+            elsewhere: None,
+            tasks: plan.task_ids().map(|task| TaskStatus::of(run, task, now, unseen)).collect(),
             critical_path: path.iter().map(|task| plan.task(*task).name.clone()).collect(),
             conditions: run
                 .watched()
                 .into_iter()
-                .map(|id| condition(run, id, now, silences.get(&id).cloned()))
+                .map(|id| condition(run, id, now, unseen.conditions.get(&id).cloned()))
                 .collect(),
             next_seq: state.next_seq,
             strayed: Vec::new(),
@@ -108,7 +116,7 @@ impl Status {
 }
 
 impl TaskStatus {
-    fn of(run: &Run, id: TaskId, now: Time) -> TaskStatus {
+    fn of(run: &Run, id: TaskId, now: Time, unseen: &Unseen) -> TaskStatus {
         let (task, state) = (run.plan().task(id), run.state().task(id));
         let waits = state.phase == Phase::Waiting;
         let is_open = |parent: &TaskId| waits && !run.state().task(*parent).phase.is_complete();
@@ -123,16 +131,32 @@ impl TaskStatus {
             usual: task.expected.usual,
             progress: state.shift.map(|shift| shift.at),
             steps: state.steps,
-            next_step_at: run.next_step_at(now, id),
-            hold: state
-                .hold
-                .as_ref()
-                .map(|(since, why)| HoldStatus { since: *since, why: describe(run.plan(), why) }),
+            // Nobody knows when, while it is held.
+            next_step_at: run.next_step_at(now, id).filter(|_| state.hold.is_none()),
+            hold: state.hold.as_ref().map(|(since, hold)| HoldStatus {
+                since: *since,
+                why: why_held(run, id, hold, unseen),
+            }),
             waits_for: task.parents().filter(is_open).map(name).collect(),
             asks: asks(run, id),
             is_stuck: state.is_stuck,
             failure: state.last_failure.clone(),
         }
+    }
+}
+
+/// Why a task is held, and what to do about it.
+fn why_held(run: &Run, id: TaskId, hold: &Hold, unseen: &Unseen) -> String {
+    let (plan, why) = (run.plan(), describe(run.plan(), hold));
+    match hold {
+        Hold::Unreadable { knob } => match unseen.knobs.get(knob) {
+            Some(because) => format!("{why}: {because}"),
+            None => why,
+        },
+        Hold::Contested { .. } => {
+            format!("{why}; `resume {}` goes on once nobody does", plan.task(id).name)
+        }
+        _ => why,
     }
 }
 

@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use drain::engine::Abort;
+use drain::engine::{Abort, Fact, Hold};
 
 use super::api::Follower;
 use super::*;
@@ -23,26 +23,35 @@ services: [web]
 ";
 
 async fn start(home: &Path) -> Arc<Drains> {
-    start_with(home, WEB).await
+    start_as("twin", home).await
 }
 
-/// A server whose driver `files` has a file for each knob.
-async fn start_with(home: &Path, web: &str) -> Arc<Drains> {
+async fn start_as(name: &str, home: &Path) -> Arc<Drains> {
+    start_with(name, home, WEB).await
+}
+
+/// A server with two drivers: `files` has a file for each knob, and nothing of
+/// `broken` can be read.
+async fn start_with(name: &str, home: &Path, web: &str) -> Arc<Drains> {
     let runbooks = home.join("runbooks");
     std::fs::create_dir_all(&runbooks).unwrap();
     std::fs::write(runbooks.join("web.yaml"), web).unwrap();
     std::fs::write(runbooks.join("east.yaml"), EAST).unwrap();
-    let files: drivers::Config = serde_json::from_value(serde_json::json!({
+    let files = serde_json::json!({
         "kind": "exec",
         "read": ["cat", "--", home.join("{knob}")],
         "write": ["sh", "-c", "printf %s \"$PHAROS_VALUE\" > \"$0/$PHAROS_KNOB\"", home],
-    }))
-    .unwrap();
+    });
+    let broken = serde_json::json!({
+        "kind": "exec", "read": ["sh", "-c", "echo no such luck >&2; exit 1"],
+    });
+    let drivers = [("files", files), ("broken", broken)]
+        .map(|(name, config)| (name.to_owned(), serde_json::from_value(config).unwrap()));
     let config = DrainConfig {
-        name: "twin".into(),
+        name: name.into(),
         store: home.join("drain.db"),
         runbooks,
-        drivers: BTreeMap::from([("files".into(), files)]),
+        drivers: BTreeMap::from(drivers),
         health: HealthConfig::Scrape { targets: Vec::new(), interval: Duration::from_secs(60) },
     };
     Drains::start(config).await.unwrap()
@@ -56,7 +65,7 @@ async fn go(drains: &Arc<Drains>, direction: Direction) -> RunId {
     let wanted = Wanted {
         datacenter: "east".into(),
         direction,
-        mode: Mode::Drill,
+        mode: Mode::Disaster,
         by: "ann".into(),
         reason: String::new(),
         overload: false,
@@ -153,7 +162,7 @@ async fn what_a_drain_left_is_watched_until_it_is_restored() {
     let home = tempfile::tempdir().unwrap();
     let switch = home.path().join("switch");
     std::fs::write(&switch, "on").unwrap();
-    let drains = start_with(home.path(), SWITCH).await;
+    let drains = start_with("one", home.path(), SWITCH).await;
     let strayed = async |run: RunId| {
         drains.look_between_runs().await.unwrap();
         let status = drains.status(run).await.unwrap();
@@ -199,4 +208,85 @@ async fn what_a_drain_left_is_watched_until_it_is_restored() {
     std::fs::write(&switch, "off").unwrap();
     assert_eq!(strayed(back).await, [], "what is restored is everybody's again");
     assert_eq!(metric().await, None);
+}
+
+/// The next records of a run, as text.
+async fn more(follower: &mut Follower) -> String {
+    let more = follower.more().await.unwrap().expect("the run goes on");
+    String::from_utf8(more.to_vec()).unwrap()
+}
+
+#[tokio::test]
+async fn whoever_does_not_drive_a_run_tells_of_it_too() {
+    let home = tempfile::tempdir().unwrap();
+    let (first, second) = (start_as("one", home.path()).await, start_as("two", home.path()).await);
+    let run = begin(&first).await;
+    let mut follower = Follower::new(second.clone(), run, 0).await;
+    assert!(more(&mut follower).await.contains("\"opened\""));
+    let status = second.status(run).await.unwrap();
+    assert_eq!(status.elsewhere.as_deref(), Some("driven by one"));
+    assert_eq!(first.status(run).await.unwrap().elsewhere, None);
+    // It is said once, whatever its lease says about the time.
+    let mut told = BTreeMap::new();
+    second.take_up(&mut told).await.unwrap();
+    assert_eq!(told.get(&run).map(String::as_str), Some("driven by one"));
+
+    say(&first, run, Verb::Pause { task: None }).await.unwrap();
+    while !more(&mut follower).await.contains("\"pause\"") {}
+    say(&first, run, Verb::Abort { how: Abort::Hold }).await.unwrap();
+    while !more(&mut follower).await.contains("\"closed\"") {}
+    assert_eq!(follower.more().await.unwrap(), None);
+    assert_eq!(second.status(run).await.unwrap().elsewhere, None);
+}
+
+#[tokio::test]
+async fn an_unknown_datacenter_is_unknown() {
+    let home = tempfile::tempdir().unwrap();
+    let drains = start(home.path()).await;
+    let refused = drains.plan("north", Direction::Drain).await.unwrap_err();
+    assert!(matches!(refused, Refused::Unknown(_)), "{refused:?}");
+    assert!(refused.to_string().ends_with("accepted: east"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_task_that_is_held_says_why_and_promises_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let drains = start(home.path()).await;
+    let shift = "ask: {template: TrafficShift, with: {knob: \"broken:web\", to: 0%}}";
+    let web = WEB.replace("ask: {template: Approval, with: {question: \"May web leave?\"}}", shift);
+    let back = "ask: {template: TrafficShift, with: {knob: \"broken:web\", to: original}}";
+    let web =
+        web.replace("ask: {template: Approval, with: {question: \"May web come back?\"}}", back);
+    std::fs::write(home.path().join("runbooks/web.yaml"), web).unwrap();
+    let run = begin(&drains).await;
+    let mut status = drains.handle(run).await.unwrap().status;
+    let held = status.wait_for(|status| status.tasks[0].hold.is_some()).await.unwrap().clone();
+    let why = &held.tasks[0].hold.as_ref().unwrap().why;
+    assert!(
+        why.starts_with("broken:web cannot be read: broken: reading web: `sh` failed"),
+        "{why}"
+    );
+    assert!(why.ends_with("no such luck"), "{why}");
+
+    // Half-way down, and somebody else keeps turning it.
+    let (plan, mut records) = drains.records(run).await.unwrap();
+    let (task, knob) = (drain::TaskId(0), drain::KnobId(0));
+    let mut add = |fact| {
+        let last = records.last().unwrap();
+        let record = Record { seq: last.seq + 1, at: last.at, fact };
+        records.push(record);
+    };
+    add(Fact::Released { task });
+    add(Fact::Found { task, knob, value: Value::Number(1.0) });
+    let shifting = Run::resume(plan.clone().into(), &records).unwrap();
+    let now = records.last().unwrap().at;
+    let next = |run: &Run| Status::of(run, RunId(1), now, &Unseen::default(), &[]).tasks[0].clone();
+    assert!(next(&shifting).next_step_at.is_some(), "{:?}", next(&shifting));
+    let last = records.last().unwrap();
+    let fact = Fact::Held { task, why: Hold::Contested { knob } };
+    records.push(Record { seq: last.seq + 1, at: last.at, fact });
+    let contested = next(&Run::resume(plan.into(), &records).unwrap());
+    assert_eq!(contested.next_step_at, None);
+    let why = contested.hold.unwrap().why;
+    assert_eq!(why, "somebody else turns broken:web; `resume web.ask` goes on once nobody does");
 }

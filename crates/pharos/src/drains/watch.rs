@@ -33,10 +33,14 @@ pub fn show(socket: &Socket, run: u64) -> Result<u8, String> {
     Ok(0)
 }
 
-/// Shows a run until it is over; a line of JSON for each change, if machines
-/// read it.
-pub fn follow(socket: &Socket, run: u64) -> Result<u8, String> {
+/// Shows a run until it is over, with what was said when it began; a line of
+/// JSON for each change, if machines read it.
+pub fn follow(socket: &Socket, run: u64, warnings: &[&str]) -> Result<u8, String> {
     let paint = Paint::of_terminal();
+    // In a terminal they would be gone with the first picture.
+    if !paint.is_on || socket.is_json() {
+        warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+    }
     let (mut last, mut silent_since) = (None, None);
     loop {
         let status = match socket.get(&format!("/v1/drains/{run}")) {
@@ -52,12 +56,16 @@ pub fn follow(socket: &Socket, run: u64) -> Result<u8, String> {
         };
         silent_since = None;
         let mut out = Output::painted();
-        let is_news = last != Some(status["next_seq"].clone());
-        last = Some(status["next_seq"].clone());
+        let news = ["next_seq", "stands_still", "elsewhere"].map(|key| status[key].clone());
+        let is_news = last.as_ref() != Some(&news);
+        last = Some(news);
         let shown = match (socket.is_json(), paint.is_on) {
             (true, _) if is_news => writeln!(out, "{status}"),
             // From the upper left corner, without what was there.
-            (false, true) => write!(out, "\x1b[H\x1b[2J{}", picture(&status, paint)),
+            (false, true) => {
+                let picture = picture(&status, paint);
+                write!(out, "\x1b[H\x1b[2J{picture}{}", footnotes(warnings, paint))
+            }
             (false, false) if is_news => writeln!(out, "{}", picture(&status, paint)),
             _ => Ok(()),
         };
@@ -95,6 +103,12 @@ fn picture(status: &Value, paint: Paint) -> String {
     text
 }
 
+fn footnotes(warnings: &[&str], paint: Paint) -> String {
+    let line = |warning| paint.in_colour("33", &format!("  warning: {warning}")) + "\n";
+    let lines: String = warnings.iter().map(line).collect();
+    if lines.is_empty() { lines } else { format!("\n{lines}") }
+}
+
 fn draw(out: &mut String, status: &Value, paint: Paint) -> fmt::Result {
     let millis = |value: &Value| value.as_u64().unwrap_or_default();
     let now = millis(&status["now"]);
@@ -107,12 +121,7 @@ fn draw(out: &mut String, status: &Value, paint: Paint) -> fmt::Result {
         of.copied().collect::<Vec<&Value>>()
     };
     let done = is(&["done", "skipped"]).len();
-    let state = match (&status["outcome"], status["paused"].as_bool(), &status["abort"]) {
-        (Value::String(outcome), ..) => outcome.replace('_', " "),
-        (_, _, Value::String(how)) => format!("aborting ({how})"),
-        (_, Some(true), _) => "paused".into(),
-        _ => "running".into(),
-    };
+    let state = state(status);
     writeln!(
         out,
         "run {}: {} {}, {}, {} · {elapsed} · {done} of {} tasks complete\n",
@@ -123,6 +132,14 @@ fn draw(out: &mut String, status: &Value, paint: Paint) -> fmt::Result {
         paint.in_colour("1", &state),
         tasks.len()
     )?;
+    for (what, why) in [
+        ("nothing is done until it can be written", &status["stands_still"]),
+        ("as of its last record", &status["elsewhere"]),
+    ] {
+        if let Value::String(why) = why {
+            writeln!(out, "  {}\n", paint.in_colour("31", &format!("{what}: {why}")))?;
+        }
+    }
     draw_done(out, &is(&["done", "skipped", "reverted"]), status, paint)?;
     let open =
         is(&["running", "settling", "reverting", "failed", "stopped", "unreverted", "abandoned"]);
@@ -162,6 +179,20 @@ fn draw_strayed(out: &mut String, status: &Value, paint: Paint) -> fmt::Result {
     }
     let way_out = format!("`drain {}` turns them again", word(&status["datacenter"]));
     writeln!(out, "      {}", paint.in_colour("90", &way_out))
+}
+
+/// How it stands in a word or two.
+fn state(status: &Value) -> String {
+    let is_paused = status["paused"] == true;
+    match (&status["outcome"], &status["abort"]) {
+        (Value::String(outcome), _) => outcome.replace('_', " "),
+        _ if !status["stands_still"].is_null() => "standing still".into(),
+        // It stays paused until somebody says otherwise.
+        (_, Value::String(how)) if is_paused => format!("aborting ({how}), paused"),
+        (_, Value::String(how)) => format!("aborting ({how})"),
+        _ if is_paused => "paused".into(),
+        _ => "running".into(),
+    }
 }
 
 /// Names in a row, without the middle if there are many.
@@ -332,4 +363,29 @@ fn number(value: f64) -> String {
 
 fn word(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_first_line_says_what_keeps_a_run() {
+        let told = |status: Value| state(&status);
+        assert_eq!(told(json!({ "paused": false })), "running");
+        assert_eq!(told(json!({ "paused": true })), "paused");
+        assert_eq!(told(json!({ "abort": "revert" })), "aborting (revert)");
+        // It does not go back until somebody says that it may.
+        assert_eq!(told(json!({ "abort": "revert", "paused": true })), "aborting (revert), paused");
+        assert_eq!(told(json!({ "stands_still": "the disk is full" })), "standing still");
+        assert_eq!(told(json!({ "outcome": "partly_reverted" })), "partly reverted");
+    }
+
+    #[test]
+    fn warnings_stay_below_a_picture_that_is_drawn_again() {
+        let plain = Paint { is_on: false };
+        assert_eq!(footnotes(&[], plain), "");
+        assert_eq!(footnotes(&["a", "b"], plain), "\n  warning: a\n  warning: b\n");
+    }
 }

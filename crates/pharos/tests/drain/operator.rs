@@ -394,6 +394,48 @@ fn what_cannot_be_done_is_refused_before_anything_is_moved() {
 }
 
 #[test]
+fn a_run_that_cannot_be_written_says_so_and_keeps_nobody_waiting() {
+    let (_home, pharos) = start();
+    pharos.say(&["drain", "east", "--by", "ann"]);
+    pharos.until("it waits", |status| status.phase("web.ask") == "running");
+    pharos.fill_disk(true);
+    let approve = ["approve", "web.ask", "--by", "bob"];
+    let complaint = pharos.refuse(&approve);
+    assert!(complaint.contains("run 1 stands still"), "{complaint}");
+    assert!(complaint.contains("what was said counts when it goes on"), "{complaint}");
+    let complaint = pharos.refuse(&["pause"]);
+    assert!(complaint.contains("nothing was said to it"), "{complaint}");
+    let shown = pharos.say(&["status"]);
+    assert!(shown.contains("standing still"), "{shown}");
+    assert!(shown.contains("nothing is done until it can be written: keeping a step"), "{shown}");
+    pharos.fill_disk(false);
+    let status = pharos.until("it ends", |status| status.outcome().is_some());
+    assert_eq!(status.outcome(), Some("completed"));
+    assert!(status.0["stands_still"].is_null());
+    assert_eq!(deeds(&pharos), ["ann: drain east ()", "bob: approve web.ask ()"]);
+}
+
+#[test]
+fn who_watches_from_the_beginning_is_warned_as_well() {
+    let (home, pharos) = start();
+    let nowhere = WEB.replace("files:web-", "fails:web-");
+    std::fs::write(home.path().join("runbooks/web.yaml"), nowhere).unwrap();
+    let said = home.path().join("said");
+    let mut watching = std::process::Command::new(crate::common::PHAROS)
+        .args(["drain", "east", "--disaster", "--watch", "--control"])
+        .arg(home.path().join("control.sock"))
+        .stdout(std::process::Stdio::null())
+        .stderr(std::fs::File::create(&said).unwrap())
+        .spawn()
+        .unwrap();
+    eventually("it is begun", || pharos.say(&["history"]).contains("goes on"));
+    pharos.say(&["abort", "--reason", "enough"]);
+    watching.wait().unwrap();
+    let said = std::fs::read_to_string(&said).unwrap();
+    assert!(said.starts_with("warning: fails:web-east: there is no driver"), "{said}");
+}
+
+#[test]
 fn what_runbooks_do_not_know_any_more_is_not_left_behind_in_silence() {
     let (home, pharos) = start();
     pharos.say(&["drain", "east"]);

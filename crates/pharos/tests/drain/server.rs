@@ -58,6 +58,13 @@ impl Pharos {
         self.process.wait().unwrap();
     }
 
+    /// Has no file of it grow, as if the disk were full, or lets them again.
+    pub fn fill_disk(&self, is_full: bool) {
+        let pid = rustix::process::Pid::from_child(&self.process);
+        let limit = rustix::process::Rlimit { current: is_full.then_some(0), maximum: None };
+        rustix::process::prlimit(Some(pid), rustix::process::Resource::Fsize, limit).unwrap();
+    }
+
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.folder.join("pharos.log")).unwrap()
     }
@@ -120,7 +127,9 @@ impl Drop for Pharos {
 fn launch(folder: &Path) -> (Child, PathBuf) {
     let log = folder.join("pharos.log");
     let file = std::fs::File::create(&log).unwrap();
-    let process = Command::new(PHAROS)
+    // Without the trap a file that may not grow would end it, where a disk that is full does not.
+    let process = Command::new("sh")
+        .args(["-c", r#"trap '' XFSZ; exec "$0" "$@""#, PHAROS])
         .args(["serve", "--config"])
         .arg(folder.join("pharos.toml"))
         .stdin(Stdio::null())
