@@ -86,7 +86,8 @@ pub enum DrainCommand {
     },
     /// List runs, the newest first
     History {
-        #[arg(long, default_value_t = 20, value_name = "N")]
+        #[arg(long, default_value_t = 20, value_name = "N",
+              value_parser = clap::value_parser!(u32).range(1..))]
         limit: u32,
         #[arg(long, value_name = "NAME")]
         datacenter: Option<String>,

@@ -113,6 +113,7 @@ fn every_word_to_a_run_is_kept_with_who_and_why() {
     assert!(page.ends_with("… there are more; go on with --from 5\n"), "{page}");
     assert_eq!(page.lines().count(), 3, "{page}");
     assert!(!pharos.say(&["audit", "list", "--from", "7"]).contains("go on with"));
+    assert!(pharos.refuse(&["history", "--limit", "0"]).contains("--limit"));
     assert!(pharos.refuse(&["pause"]).contains("no run goes on"));
     assert!(pharos.refuse(&["pause", "--run", "1"]).contains("run 1 is over: completed"));
 
