@@ -27,7 +27,7 @@ use std::time::Duration;
 use drain::engine::{Command, Mode, Record, Run, check_said};
 use drain::history::{STUCK_MARGIN, Sample, expect};
 use drain::report::Report;
-use drain::runbook::Library;
+use drain::runbook::{Library, Problem};
 use drain::{Direction, Expected, Knob, Millis, Plan, Value};
 use drivers::Drivers;
 use futures_util::{StreamExt, stream};
@@ -351,17 +351,20 @@ impl Drains {
             )));
         }
         let mut originals = self.originals(datacenter).await?;
+        let mut unread = Vec::new();
         if direction == Direction::Restore && !originals.is_empty() {
-            self.add_untouched(&library, datacenter, &mut originals).await;
+            unread = self.add_untouched(&library, datacenter, &mut originals).await;
         }
-        let blank = library.plan(datacenter, direction, &BTreeMap::new(), &originals).map_err(
-            |problems| Refused::Conflict(crate::runbook::lines(&problems).trim_end().into()),
-        )?;
+        let refuse = |problems: Vec<Problem>| {
+            let lines = problems.iter().map(Problem::to_string);
+            let lines: Vec<String> = lines.chain(unread.iter().cloned()).collect();
+            Refused::Conflict(lines.join("\n"))
+        };
+        let blank =
+            library.plan(datacenter, direction, &BTreeMap::new(), &originals).map_err(refuse)?;
         let expectations = self.expectations(&blank).await?;
         let mut plan =
-            library.plan(datacenter, direction, &expectations, &originals).map_err(|problems| {
-                Refused::Conflict(crate::runbook::lines(&problems).trim_end().into())
-            })?;
+            library.plan(datacenter, direction, &expectations, &originals).map_err(refuse)?;
         let drained = fleet::drained(&self.world.store, &plan, None).await?;
         for (own, drained) in plan.datacenters.iter_mut().zip(drained) {
             own.drained = drained;
@@ -384,26 +387,36 @@ impl Drains {
     }
 
     /// Adds the knobs that a drain would have turned and did not come to. They
-    /// stand where they stood: what was turned is on the disk before it is.
+    /// stand where they stood: what was turned is on the disk before it is. Says
+    /// which of them cannot be read.
     async fn add_untouched(
         &self,
         library: &Library,
         datacenter: &str,
         originals: &mut BTreeMap<String, Value>,
-    ) {
+    ) -> Vec<String> {
         // What is wrong with it is said of the restore too.
         let Ok(drain) =
             library.plan(datacenter, Direction::Drain, &BTreeMap::new(), &BTreeMap::new())
         else {
-            return;
+            return Vec::new();
         };
         let untouched: Vec<&Knob> =
             drain.knobs.iter().filter(|knob| !originals.contains_key(&knob.to_string())).collect();
         let drivers = &self.world.drivers;
-        let look = async |knob: &Knob| (knob.to_string(), drivers.read(knob).await.ok());
+        let look = async |knob: &Knob| (knob.to_string(), drivers.read(knob).await);
         let found: Vec<_> =
             stream::iter(untouched).map(look).buffer_unordered(LOOKS_MAX).collect().await;
-        originals.extend(found.into_iter().filter_map(|(knob, value)| Some((knob, value?))));
+        let mut unread = Vec::new();
+        for (knob, found) in found {
+            match found {
+                Ok(value) => _ = originals.insert(knob, value),
+                Err(why) => unread.push(format!(
+                    "{knob}: the drain did not come to it, and it cannot be read now: {why}"
+                )),
+            }
+        }
+        unread
     }
 
     async fn expectations(&self, plan: &Plan) -> Result<BTreeMap<String, Expected>, Refused> {
