@@ -5,11 +5,13 @@
 pub mod api;
 mod clock;
 pub mod command;
+mod driving;
 mod executor;
 mod fleet;
 mod ledger;
 mod metrics;
 mod outlook;
+mod planning;
 mod runbooks;
 mod status;
 mod survey;
@@ -21,18 +23,15 @@ mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use drain::engine::{Command, Mode, Record, Run, check_said};
-use drain::history::{STUCK_MARGIN, Sample, expect};
 use drain::report::Report;
-use drain::runbook::{Library, Problem};
-use drain::{Direction, Expected, Knob, Millis, Plan, Value};
+use drain::{Direction, Plan};
 use drivers::Drivers;
-use futures_util::{StreamExt, stream};
 use health::{Credentials, Endpoint, Health, Prometheus, Scraper, ScraperSettings, Target};
-use store::{Filter, Lease, NewRun, RunId, Store};
+use store::{Filter, NewRun, RunId, Store};
 use tokio::sync::{oneshot, watch as watching};
 use tokio::time::{Instant, sleep};
 
@@ -44,21 +43,16 @@ pub use status::Status;
 pub use survey::Survey;
 
 use clock::Clock;
-use executor::{Executor, LEASE_MS, Message, Stopped, World};
+use executor::{LEASE_MS, Message, World};
 use ledger::direction_name;
 use status::Unseen;
-use survey::LOOKS_MAX;
 use verbs::Verb;
 
 /// How long a measurement may take.
 const MEASURE_TIME_MAX: Duration = Duration::from_secs(5);
-/// How often runs are looked for that nobody drives.
-const TAKE_UP_EVERY: Duration = Duration::from_secs(5);
 /// How long runs may take to stop.
 const PARTING_MAX: Duration = Duration::from_secs(3);
 const PARTING_POLL: Duration = Duration::from_millis(10);
-/// Samples of a task that a plan looks at.
-const SAMPLES_MAX: u32 = drain::history::SAMPLES_MAX as u32;
 
 /// What `[drain]` says, ready to be used.
 #[derive(Clone, Debug)]
@@ -196,134 +190,6 @@ impl Drains {
         }
     }
 
-    fn driven(&self) -> MutexGuard<'_, BTreeMap<RunId, Handle>> {
-        self.driven.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The clock is put right between runs: within one it would jump.
-    fn set_idle_clock(&self) {
-        let driven = self.driven();
-        if driven.is_empty() {
-            self.world.clock.follow_the_wall();
-        }
-    }
-
-    fn lost(&self) -> MutexGuard<'_, BTreeSet<RunId>> {
-        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether somebody took a run from here and still drives it. The store
-    /// gives a run back at once to who has the name of its holder, taking it for
-    /// one that was started again; two servers of one name would take it from
-    /// each other for ever.
-    fn is_lost(&self, run: &store::Run) -> bool {
-        self.is_held(run) && self.lost().contains(&run.id)
-    }
-
-    fn is_held(&self, run: &store::Run) -> bool {
-        run.held_until.is_some_and(|until| until > self.world.clock.now().0)
-    }
-
-    fn is_held_by_another(&self, run: &store::Run) -> bool {
-        self.is_held(run) && run.holder.as_deref().is_some_and(|holder| holder != self.name)
-    }
-
-    /// Who drives a run that is open, and is not driven here.
-    fn driver(&self, run: &store::Run) -> String {
-        match &run.holder {
-            Some(holder) if self.is_held(run) => format!("driven by {holder}"),
-            Some(holder) => format!("driven by nobody; {holder} was the last"),
-            None => "driven by nobody; start its server".into(),
-        }
-    }
-
-    /// Whether it was told to stop.
-    pub fn is_stopping(&self) -> bool {
-        *self.stop.borrow()
-    }
-
-    /// Takes up all open runs that nobody drives. `told` is what was said about
-    /// those that could not be.
-    async fn take_up(self: &Arc<Self>, told: &mut BTreeMap<RunId, String>) -> Result<(), Refused> {
-        let open = Filter { ended: Some(false), ..Filter::default() };
-        for run in self.world.store.runs(open, store::RUNS_LIMIT_MAX).await? {
-            if self.driven().contains_key(&run.id) || self.is_lost(&run) {
-                continue;
-            }
-            // As it should be, for as long as that one renews its lease.
-            if self.is_held_by_another(&run) {
-                let driver = self.driver(&run);
-                if told.get(&run.id) != Some(&driver) {
-                    tracing::info!(run = %run.id, "not taken up: it is {driver}");
-                    told.insert(run.id, driver);
-                }
-                continue;
-            }
-            match self.resume(run.id).await {
-                Ok(()) => tracing::info!(run = %run.id, "resumed"),
-                // Others must be able to go on.
-                Err(refused) => {
-                    let why = refused.to_string();
-                    if told.get(&run.id) != Some(&why) {
-                        tracing::warn!(run = %run.id, "not resumed: {why}");
-                        told.insert(run.id, why);
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Looks now and then for runs whose server is gone.
-    async fn keep_taking_up(self: Arc<Self>) {
-        let (mut stop, mut told) = (self.stop.subscribe(), BTreeMap::new());
-        loop {
-            tokio::select! {
-                _ = stop.changed() => return,
-                () = sleep(TAKE_UP_EVERY) => {}
-            }
-            if let Err(refused) = self.take_up(&mut told).await {
-                tracing::warn!("open runs cannot be listed: {refused}");
-            }
-        }
-    }
-
-    async fn resume(self: &Arc<Self>, id: RunId) -> Result<(), Refused> {
-        let now = self.world.clock.now();
-        let lease = self.world.store.lease(id, &self.name, now.0, LEASE_MS).await?;
-        let (plan, records) = self.records(id).await?;
-        records.last().into_iter().for_each(|last| self.world.clock.resume_at(last.at));
-        let run = Run::resume(plan.into(), &records);
-        self.drive(run.map_err(|error| Refused::Failed(error.to_string()))?, lease);
-        Ok(())
-    }
-
-    fn drive(self: &Arc<Self>, run: Run, lease: Lease) {
-        let id = lease.run;
-        let executor = Executor::new(run, lease.clone(), self.world.clone());
-        self.driven().insert(id, executor.handle());
-        let (drains, stop) = (self.clone(), self.stop.subscribe());
-        tokio::spawn(async move {
-            match executor.drive(stop).await {
-                Stopped::Closed(outcome) => tracing::info!(run = %id, "over: {outcome:?}"),
-                Stopped::Deposed => {
-                    drains.lost().insert(id);
-                    tracing::error!(
-                        run = %id,
-                        "taken by somebody else; no two servers may have the same `node.name`"
-                    );
-                }
-                // Nobody has to wait until the lease runs out.
-                Stopped::Told => {
-                    if let Err(error) = drains.world.store.release(lease).await {
-                        tracing::warn!(run = %id, "{error}");
-                    }
-                }
-            }
-            drains.driven().remove(&id);
-        });
-    }
-
     /// The plan and all records of a run.
     async fn records(&self, id: RunId) -> Result<(Plan, Vec<Record>), Refused> {
         let plan = self.world.store.plan(id).await?;
@@ -337,144 +203,6 @@ impl Drains {
             records.push(record);
         }
         Ok((plan, records))
-    }
-
-    /// What would be done, with what earlier runs say about it.
-    pub async fn plan(&self, datacenter: &str, direction: Direction) -> Result<Plan, Refused> {
-        let library = self.library().map_err(Refused::Failed)?;
-        if library.is_sound() && !library.evacuations().any(|known| known == datacenter) {
-            let known: Vec<&str> = library.evacuations().collect();
-            return Err(Refused::Unknown(format!(
-                "there is no evacuation of `{datacenter}` in {}; accepted: {}",
-                self.runbooks.display(),
-                if known.is_empty() { "none".into() } else { known.join(", ") }
-            )));
-        }
-        let mut originals = self.originals(datacenter).await?;
-        let mut unread = Vec::new();
-        if direction == Direction::Restore && !originals.is_empty() {
-            unread = self.add_untouched(&library, datacenter, &mut originals).await;
-        }
-        let refuse = |problems: Vec<Problem>| {
-            let lines = problems.iter().map(Problem::to_string);
-            let lines: Vec<String> = lines.chain(unread.iter().cloned()).collect();
-            Refused::Conflict(lines.join("\n"))
-        };
-        let blank =
-            library.plan(datacenter, direction, &BTreeMap::new(), &originals).map_err(refuse)?;
-        let expectations = self.expectations(&blank).await?;
-        let mut plan =
-            library.plan(datacenter, direction, &expectations, &originals).map_err(refuse)?;
-        let drained = fleet::drained(&self.world.store, &plan, None).await?;
-        for (own, drained) in plan.datacenters.iter_mut().zip(drained) {
-            own.drained = drained;
-        }
-        Ok(plan)
-    }
-
-    fn library(&self) -> Result<Library, String> {
-        read_files(std::slice::from_ref(&self.runbooks)).map(Library::new)
-    }
-
-    async fn originals(&self, datacenter: &str) -> Result<BTreeMap<String, Value>, Refused> {
-        let originals = self.world.store.originals(datacenter).await?.into_iter();
-        let read = |original: store::Original| {
-            let value = serde_json::from_str(&original.json);
-            let failed = |error| Refused::Failed(format!("{}: {error}", original.knob));
-            value.map(|value| (original.knob.clone(), value)).map_err(failed)
-        };
-        originals.map(read).collect()
-    }
-
-    /// Adds the knobs that a drain would have turned and did not come to. They
-    /// stand where they stood: what was turned is on the disk before it is. Says
-    /// which of them cannot be read.
-    async fn add_untouched(
-        &self,
-        library: &Library,
-        datacenter: &str,
-        originals: &mut BTreeMap<String, Value>,
-    ) -> Vec<String> {
-        // What is wrong with it is said of the restore too.
-        let Ok(drain) =
-            library.plan(datacenter, Direction::Drain, &BTreeMap::new(), &BTreeMap::new())
-        else {
-            return Vec::new();
-        };
-        let untouched: Vec<&Knob> =
-            drain.knobs.iter().filter(|knob| !originals.contains_key(&knob.to_string())).collect();
-        let drivers = &self.world.drivers;
-        let look = async |knob: &Knob| (knob.to_string(), drivers.read(knob).await);
-        let found: Vec<_> =
-            stream::iter(untouched).map(look).buffer_unordered(LOOKS_MAX).collect().await;
-        let mut unread = Vec::new();
-        for (knob, found) in found {
-            match found {
-                Ok(value) => _ = originals.insert(knob, value),
-                Err(why) => unread.push(format!(
-                    "{knob}: the drain did not come to it, and it cannot be read now: {why}"
-                )),
-            }
-        }
-        unread
-    }
-
-    async fn expectations(&self, plan: &Plan) -> Result<BTreeMap<String, Expected>, Refused> {
-        let direction = direction_name(plan.direction);
-        let mut expectations = BTreeMap::new();
-        for task in &plan.tasks {
-            let known = self.world.store.history(&task.name, direction, SAMPLES_MAX).await?;
-            let mut samples: Vec<Sample> = known
-                .iter()
-                .map(|known| Sample {
-                    took: Millis(known.duration_ms),
-                    step: known.step.unwrap_or(0.0),
-                    was_breached: known.outcome == ledger::BREACHED,
-                })
-                .collect();
-            // The store has the newest first.
-            samples.reverse();
-            expectations.insert(task.name.clone(), expect(&samples, STUCK_MARGIN));
-        }
-        Ok(expectations)
-    }
-
-    /// What a plan would do and find, from where its knobs stand now.
-    pub async fn survey(&self, plan: &Plan) -> Survey {
-        let mut survey = Survey::of(plan, &self.world.drivers, self.is_alone).await;
-        if plan.direction == Direction::Restore {
-            survey.problems.extend(self.left_behind(plan).await);
-        }
-        survey
-    }
-
-    /// What a drain has turned and a restore would not put back, since the
-    /// runbooks that are there now do not know it: nobody else would miss it, and
-    /// where it stood is forgotten with the restore.
-    async fn left_behind(&self, restore: &Plan) -> Vec<String> {
-        // Who cannot be asked here was asked a moment ago, for the plan.
-        let Ok(originals) = self.world.store.originals(&restore.datacenter).await else {
-            return Vec::new();
-        };
-        let none = BTreeMap::new();
-        let drain = self.library().ok().and_then(|library| {
-            library.plan(&restore.datacenter, Direction::Drain, &none, &BTreeMap::new()).ok()
-        });
-        let Some(drain) = drain else { return Vec::new() };
-        // What a drain turns and no restore puts back comes back by itself, or the runbooks
-        // would not be sound.
-        let known: BTreeSet<String> =
-            drain.knobs.iter().chain(&restore.knobs).map(Knob::to_string).collect();
-        let lost = originals.iter().filter(|original| !known.contains(&original.knob));
-        lost.map(|original| {
-            format!(
-                "{}: run {} turned it, it stood at {}, and nothing puts it back: the runbooks do \
-                 not know it any more; accepted: runbooks that do, or --disaster, which leaves it \
-                 where it is and forgets where it stood",
-                original.knob, original.run, original.json
-            )
-        })
-        .collect()
     }
 
     /// Begins a run; says what it may have to wait for, or does worse with.

@@ -1,5 +1,6 @@
 use std::path::Path;
 
+use drain::Value;
 use drain::engine::{Abort, Fact, Hold};
 
 use super::api::Follower;

@@ -1,0 +1,149 @@
+//! Which runs this server drives: those it began, those that were open when it
+//! started, and those whose server is gone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use drain::engine::Run;
+use store::{Filter, Lease, RunId};
+use tokio::time::sleep;
+
+use super::executor::{Executor, Handle, LEASE_MS, Stopped};
+use super::{Drains, Refused};
+
+/// How often runs are looked for that nobody drives.
+const TAKE_UP_EVERY: Duration = Duration::from_secs(5);
+
+impl Drains {
+    pub(super) fn driven(&self) -> MutexGuard<'_, BTreeMap<RunId, Handle>> {
+        self.driven.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The clock is put right between runs: within one it would jump.
+    pub(super) fn set_idle_clock(&self) {
+        let driven = self.driven();
+        if driven.is_empty() {
+            self.world.clock.follow_the_wall();
+        }
+    }
+
+    pub(super) fn lost(&self) -> MutexGuard<'_, BTreeSet<RunId>> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether somebody took a run from here and still drives it. The store
+    /// gives a run back at once to who has the name of its holder, taking it for
+    /// one that was started again; two servers of one name would take it from
+    /// each other for ever.
+    fn is_lost(&self, run: &store::Run) -> bool {
+        self.is_held(run) && self.lost().contains(&run.id)
+    }
+
+    fn is_held(&self, run: &store::Run) -> bool {
+        run.held_until.is_some_and(|until| until > self.world.clock.now().0)
+    }
+
+    fn is_held_by_another(&self, run: &store::Run) -> bool {
+        self.is_held(run) && run.holder.as_deref().is_some_and(|holder| holder != self.name)
+    }
+
+    /// Who drives a run that is open, and is not driven here.
+    pub(super) fn driver(&self, run: &store::Run) -> String {
+        match &run.holder {
+            Some(holder) if self.is_held(run) => format!("driven by {holder}"),
+            Some(holder) => format!("driven by nobody; {holder} was the last"),
+            None => "driven by nobody; start its server".into(),
+        }
+    }
+
+    /// Whether it was told to stop.
+    pub fn is_stopping(&self) -> bool {
+        *self.stop.borrow()
+    }
+
+    /// Takes up all open runs that nobody drives. `told` is what was said about
+    /// those that could not be.
+    pub(super) async fn take_up(
+        self: &Arc<Self>,
+        told: &mut BTreeMap<RunId, String>,
+    ) -> Result<(), Refused> {
+        let open = Filter { ended: Some(false), ..Filter::default() };
+        for run in self.world.store.runs(open, store::RUNS_LIMIT_MAX).await? {
+            if self.driven().contains_key(&run.id) || self.is_lost(&run) {
+                continue;
+            }
+            // As it should be, for as long as that one renews its lease.
+            if self.is_held_by_another(&run) {
+                let driver = self.driver(&run);
+                if told.get(&run.id) != Some(&driver) {
+                    tracing::info!(run = %run.id, "not taken up: it is {driver}");
+                    told.insert(run.id, driver);
+                }
+                continue;
+            }
+            match self.resume(run.id).await {
+                Ok(()) => tracing::info!(run = %run.id, "resumed"),
+                // Others must be able to go on.
+                Err(refused) => {
+                    let why = refused.to_string();
+                    if told.get(&run.id) != Some(&why) {
+                        tracing::warn!(run = %run.id, "not resumed: {why}");
+                        told.insert(run.id, why);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks now and then for runs whose server is gone.
+    pub(super) async fn keep_taking_up(self: Arc<Self>) {
+        let (mut stop, mut told) = (self.stop.subscribe(), BTreeMap::new());
+        loop {
+            tokio::select! {
+                _ = stop.changed() => return,
+                () = sleep(TAKE_UP_EVERY) => {}
+            }
+            if let Err(refused) = self.take_up(&mut told).await {
+                tracing::warn!("open runs cannot be listed: {refused}");
+            }
+        }
+    }
+
+    async fn resume(self: &Arc<Self>, id: RunId) -> Result<(), Refused> {
+        let now = self.world.clock.now();
+        let lease = self.world.store.lease(id, &self.name, now.0, LEASE_MS).await?;
+        let (plan, records) = self.records(id).await?;
+        records.last().into_iter().for_each(|last| self.world.clock.resume_at(last.at));
+        let run = Run::resume(plan.into(), &records);
+        self.drive(run.map_err(|error| Refused::Failed(error.to_string()))?, lease);
+        Ok(())
+    }
+
+    pub(super) fn drive(self: &Arc<Self>, run: Run, lease: Lease) {
+        let id = lease.run;
+        let executor = Executor::new(run, lease.clone(), self.world.clone());
+        self.driven().insert(id, executor.handle());
+        let (drains, stop) = (self.clone(), self.stop.subscribe());
+        tokio::spawn(async move {
+            match executor.drive(stop).await {
+                Stopped::Closed(outcome) => tracing::info!(run = %id, "over: {outcome:?}"),
+                Stopped::Deposed => {
+                    drains.lost().insert(id);
+                    tracing::error!(
+                        run = %id,
+                        "taken by somebody else; no two servers may have the same `node.name`"
+                    );
+                }
+                // Nobody has to wait until the lease runs out.
+                Stopped::Told => {
+                    if let Err(error) = drains.world.store.release(lease).await {
+                        tracing::warn!(run = %id, "{error}");
+                    }
+                }
+            }
+            drains.driven().remove(&id);
+        });
+    }
+}

@@ -1,0 +1,159 @@
+//! Plans from a server's runbooks: with what earlier runs say about their tasks,
+//! where knobs stood before they were turned, and what others have drained.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use drain::history::{STUCK_MARGIN, Sample, expect};
+use drain::runbook::{Library, Problem};
+use drain::{Direction, Expected, Knob, Millis, Plan, Value};
+use futures_util::{StreamExt, stream};
+
+use super::ledger::{self, direction_name};
+use super::survey::LOOKS_MAX;
+use super::{Drains, Refused, Survey, fleet, read_files};
+
+/// Samples of a task that a plan looks at.
+const SAMPLES_MAX: u32 = drain::history::SAMPLES_MAX as u32;
+
+impl Drains {
+    /// What would be done, with what earlier runs say about it.
+    pub async fn plan(&self, datacenter: &str, direction: Direction) -> Result<Plan, Refused> {
+        let library = self.library().map_err(Refused::Failed)?;
+        if library.is_sound() && !library.evacuations().any(|known| known == datacenter) {
+            let known: Vec<&str> = library.evacuations().collect();
+            return Err(Refused::Unknown(format!(
+                "there is no evacuation of `{datacenter}` in {}; accepted: {}",
+                self.runbooks.display(),
+                if known.is_empty() { "none".into() } else { known.join(", ") }
+            )));
+        }
+        let mut originals = self.originals(datacenter).await?;
+        let mut unread = Vec::new();
+        if direction == Direction::Restore && !originals.is_empty() {
+            unread = self.add_untouched(&library, datacenter, &mut originals).await;
+        }
+        let refuse = |problems: Vec<Problem>| {
+            let lines = problems.iter().map(Problem::to_string);
+            let lines: Vec<String> = lines.chain(unread.iter().cloned()).collect();
+            Refused::Conflict(lines.join("\n"))
+        };
+        let blank =
+            library.plan(datacenter, direction, &BTreeMap::new(), &originals).map_err(refuse)?;
+        let expectations = self.expectations(&blank).await?;
+        let mut plan =
+            library.plan(datacenter, direction, &expectations, &originals).map_err(refuse)?;
+        let drained = fleet::drained(&self.world.store, &plan, None).await?;
+        for (own, drained) in plan.datacenters.iter_mut().zip(drained) {
+            own.drained = drained;
+        }
+        Ok(plan)
+    }
+
+    pub(super) fn library(&self) -> Result<Library, String> {
+        read_files(std::slice::from_ref(&self.runbooks)).map(Library::new)
+    }
+
+    pub(super) async fn originals(
+        &self,
+        datacenter: &str,
+    ) -> Result<BTreeMap<String, Value>, Refused> {
+        let originals = self.world.store.originals(datacenter).await?.into_iter();
+        let read = |original: store::Original| {
+            let value = serde_json::from_str(&original.json);
+            let failed = |error| Refused::Failed(format!("{}: {error}", original.knob));
+            value.map(|value| (original.knob.clone(), value)).map_err(failed)
+        };
+        originals.map(read).collect()
+    }
+
+    /// Adds the knobs that a drain would have turned and did not come to. They
+    /// stand where they stood: what was turned is on the disk before it is. Says
+    /// which of them cannot be read.
+    async fn add_untouched(
+        &self,
+        library: &Library,
+        datacenter: &str,
+        originals: &mut BTreeMap<String, Value>,
+    ) -> Vec<String> {
+        // What is wrong with it is said of the restore too.
+        let Ok(drain) =
+            library.plan(datacenter, Direction::Drain, &BTreeMap::new(), &BTreeMap::new())
+        else {
+            return Vec::new();
+        };
+        let untouched: Vec<&Knob> =
+            drain.knobs.iter().filter(|knob| !originals.contains_key(&knob.to_string())).collect();
+        let drivers = &self.world.drivers;
+        let look = async |knob: &Knob| (knob.to_string(), drivers.read(knob).await);
+        let found: Vec<_> =
+            stream::iter(untouched).map(look).buffer_unordered(LOOKS_MAX).collect().await;
+        let mut unread = Vec::new();
+        for (knob, found) in found {
+            match found {
+                Ok(value) => _ = originals.insert(knob, value),
+                Err(why) => unread.push(format!(
+                    "{knob}: the drain did not come to it, and it cannot be read now: {why}"
+                )),
+            }
+        }
+        unread
+    }
+
+    async fn expectations(&self, plan: &Plan) -> Result<BTreeMap<String, Expected>, Refused> {
+        let direction = direction_name(plan.direction);
+        let mut expectations = BTreeMap::new();
+        for task in &plan.tasks {
+            let known = self.world.store.history(&task.name, direction, SAMPLES_MAX).await?;
+            let mut samples: Vec<Sample> = known
+                .iter()
+                .map(|known| Sample {
+                    took: Millis(known.duration_ms),
+                    step: known.step.unwrap_or(0.0),
+                    was_breached: known.outcome == ledger::BREACHED,
+                })
+                .collect();
+            // The store has the newest first.
+            samples.reverse();
+            expectations.insert(task.name.clone(), expect(&samples, STUCK_MARGIN));
+        }
+        Ok(expectations)
+    }
+
+    /// What a plan would do and find, from where its knobs stand now.
+    pub async fn survey(&self, plan: &Plan) -> Survey {
+        let mut survey = Survey::of(plan, &self.world.drivers, self.is_alone).await;
+        if plan.direction == Direction::Restore {
+            survey.problems.extend(self.left_behind(plan).await);
+        }
+        survey
+    }
+
+    /// What a drain has turned and a restore would not put back, since the
+    /// runbooks that are there now do not know it: nobody else would miss it, and
+    /// where it stood is forgotten with the restore.
+    pub(super) async fn left_behind(&self, restore: &Plan) -> Vec<String> {
+        // Who cannot be asked here was asked a moment ago, for the plan.
+        let Ok(originals) = self.world.store.originals(&restore.datacenter).await else {
+            return Vec::new();
+        };
+        let none = BTreeMap::new();
+        let drain = self.library().ok().and_then(|library| {
+            library.plan(&restore.datacenter, Direction::Drain, &none, &BTreeMap::new()).ok()
+        });
+        let Some(drain) = drain else { return Vec::new() };
+        // What a drain turns and no restore puts back comes back by itself, or the runbooks
+        // would not be sound.
+        let known: BTreeSet<String> =
+            drain.knobs.iter().chain(&restore.knobs).map(Knob::to_string).collect();
+        let lost = originals.iter().filter(|original| !known.contains(&original.knob));
+        lost.map(|original| {
+            format!(
+                "{}: run {} turned it, it stood at {}, and nothing puts it back: the runbooks do \
+                 not know it any more; accepted: runbooks that do, or --disaster, which leaves it \
+                 where it is and forgets where it stood",
+                original.knob, original.run, original.json
+            )
+        })
+        .collect()
+    }
+}
