@@ -4,7 +4,7 @@ use super::gate::Gate;
 use super::pace::{Circumstances, next_stop, wait};
 use super::{ATTEMPTS_MAX, Effect, Fact, Hold, Phase, RETRY_MAX, RETRY_MIN, Run, Shifted, Trigger};
 use crate::plan::{
-    ConditionId, Exit, Goal, KnobId, Next, OnBreach, Outcome, Pace, StageKind, TaskId,
+    ConditionId, Exit, Goal, KnobId, Next, OnBreach, Outcome, Pace, StageId, StageKind, TaskId,
 };
 use crate::time::{Millis, Time};
 use crate::value::Value;
@@ -245,18 +245,23 @@ impl Run {
         }
     }
 
-    /// Whether all tasks that have a barrier are at it, or past it.
+    /// Whether all tasks that have a barrier are at it, or past it. Which stages
+    /// stand before it says nothing: ways lead back and forth.
     pub(super) fn all_are_at(&self, name: &str) -> bool {
         let tasks = self.index.barriers.get(name).into_iter().flatten();
         tasks.copied().all(|task| {
             let state = self.state.task(task);
-            let stages = &self.plan.task(task).stages;
-            let at = stages.iter().position(
-                |stage| matches!(&stage.kind, StageKind::Barrier { name: own } if own == name),
-            );
-            let is_there =
-                state.phase == Phase::Running && at.is_some_and(|at| state.stage.index() >= at);
-            is_there || state.phase.is_complete() || state.phase == Phase::Settling
+            let stages = self.plan.task(task).stages.iter().enumerate();
+            let has_come = || {
+                stages.clone().any(|(at, stage)| {
+                    let own = StageId(at as u32);
+                    matches!(&stage.kind, StageKind::Barrier { name: own } if own == name)
+                        && (state.stage == own || state.met.contains(&own))
+                })
+            };
+            state.phase.is_complete()
+                || state.phase == Phase::Settling
+                || (state.phase == Phase::Running && has_come())
         })
     }
 

@@ -148,23 +148,26 @@ impl State {
             }
             Fact::Moved { task, trigger } => self.take_moved(*task, *trigger, at)?,
             Fact::Entered { task, stage } => {
-                let own: &Task = plan.tasks.get(task.index()).ok_or("no such task")?;
-                let stage_of = own.stages.get(stage.index()).ok_or("no such stage")?;
+                let kind = kind_of(plan, *task, *stage)?;
                 let state = self.task_mut(*task)?;
                 if state.stage != *stage {
                     state.occasion = None;
                 }
                 (state.stage, state.entered) = (*stage, at);
                 (state.shift, state.stage_done) = (None, false);
-                if let StageKind::Govern { knob, budget } = stage_of.kind {
+                if let StageKind::Govern { knob, budget } = *kind {
                     state.governs = Some((knob, budget));
                 }
                 (state.failures, state.last_failure) = (0, None);
                 state.approved_by.clear();
             }
-            Fact::Left { task, outcome, .. } => {
+            Fact::Left { task, stage, outcome } => {
+                let is_barrier = matches!(kind_of(plan, *task, *stage)?, StageKind::Barrier { .. });
                 let state = self.task_mut(*task)?;
                 state.shift = None;
+                if is_barrier && state.phase == Phase::Running && !state.met.contains(stage) {
+                    state.met.push(*stage);
+                }
                 if *outcome != Outcome::Failed {
                     (state.failures, state.last_failure) = (0, None);
                     state.occasion = None;
@@ -237,6 +240,7 @@ impl State {
         if next == Phase::Reverted {
             // All that it did is undone: whoever retries it begins anew.
             (state.stage, state.governs) = (StageId(0), None);
+            state.met.clear();
         }
         state.hold = None;
         if !next.is_active() {
@@ -430,6 +434,11 @@ impl State {
         }
         Ok(())
     }
+}
+
+fn kind_of(plan: &Plan, task: TaskId, stage: StageId) -> Result<&StageKind, String> {
+    let own: &Task = plan.tasks.get(task.index()).ok_or("no such task")?;
+    Ok(&own.stages.get(stage.index()).ok_or("no such stage")?.kind)
 }
 
 /// Adds what is not there yet: who says a thing twice says it once.

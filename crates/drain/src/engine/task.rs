@@ -10,6 +10,8 @@ use crate::value::Value;
 pub struct TaskState {
     pub phase: Phase,
     pub stage: StageId,
+    /// Barriers that it has left since it began anew.
+    pub met: Vec<StageId>,
     pub started: Option<Time>,
     pub ended: Option<Time>,
     pub entered: Time,
@@ -72,6 +74,7 @@ impl TaskState {
         TaskState {
             phase: Phase::Waiting,
             stage: StageId(0),
+            met: Vec::new(),
             started: None,
             ended: None,
             entered: Time(0),

@@ -171,6 +171,28 @@ fn a_barrier_does_not_wait_for_who_went_another_way() {
     assert_eq!(world.phase(own), Phase::Done);
 }
 
+/// A stage may stand behind the barrier in the file, and lead to it.
+#[test]
+fn a_barrier_waits_for_who_is_on_the_way_to_it_wherever_that_stands() {
+    let mut sketch = Sketch::new();
+    let meet = StageKind::Barrier { name: "meet".into() };
+    let wait = |secs| StageKind::TimedWait { span: Millis::from_secs(secs) };
+    let other = vec![
+        stage("begin", wait(1), Next::Stage(StageId(2))),
+        stage("meet", meet.clone(), Next::Stage(StageId(3))),
+        stage("prepare", wait(5), Next::Stage(StageId(1))),
+        stage("work", wait(60), Next::Exit(Exit::Done)),
+    ];
+    sketch.task("other", &[], other);
+    let own = sketch.task("own", &[], vec![stage("meet", meet, Next::Exit(Exit::Done))]);
+    let mut world = World::open(sketch);
+    world.passes(Millis::from_secs(5));
+    assert_eq!(world.phase(own), Phase::Running, "the other one prepares");
+    world.passes(Millis::from_secs(2));
+    assert_eq!(world.phase(own), Phase::Done, "the other one is past it");
+    world.check_replay();
+}
+
 #[test]
 fn whoever_takes_too_long_is_flagged_once() {
     let (mut world, web, _) = watched(OnBreach::Hold);
