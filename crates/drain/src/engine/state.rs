@@ -118,7 +118,7 @@ impl State {
     /// of one act, so that a driver does it once.
     pub fn occasion(&self, effect: EffectId) -> EffectId {
         let act = self.in_flight.get(&effect).filter(|own| matches!(own.what, Effect::Act(_)));
-        act.and_then(|own| self.task(own.task).occasion).unwrap_or(effect)
+        act.and_then(|own| self.task(own.task).occasion()).unwrap_or(effect)
     }
 
     /// Whether somebody is writing a knob.
@@ -150,9 +150,6 @@ impl State {
             Fact::Entered { task, stage } => {
                 let kind = kind_of(plan, *task, *stage)?;
                 let state = self.task_mut(*task)?;
-                if state.stage != *stage {
-                    state.occasion = None;
-                }
                 (state.stage, state.entered) = (*stage, at);
                 (state.shift, state.stage_done) = (None, false);
                 if let StageKind::Govern { knob, budget } = *kind {
@@ -168,9 +165,12 @@ impl State {
                 if is_barrier && state.phase == Phase::Running && !state.met.contains(stage) {
                     state.met.push(*stage);
                 }
+                match outcome {
+                    Outcome::Done => state.occasions.retain(|(own, _)| own != stage),
+                    Outcome::Failed | Outcome::Late => state.stumbled = Some(*stage),
+                }
                 if *outcome != Outcome::Failed {
                     (state.failures, state.last_failure) = (0, None);
-                    state.occasion = None;
                 }
             }
             Fact::Found { task, knob, value } => self.take_found(plan, *task, *knob, value, at)?,
@@ -233,6 +233,10 @@ impl State {
             // A crash may come before the record that says which stage it enters.
             state.entered = at;
         }
+        if trigger == Trigger::StagesFailed {
+            // Whatever was done about it since: that is what is to be tried again.
+            state.stage = state.stumbled.take().unwrap_or(state.stage);
+        }
         if next == Phase::Reverting {
             state.shift = None;
             (state.failures, state.last_failure) = (0, None);
@@ -240,6 +244,7 @@ impl State {
         if next == Phase::Reverted {
             // All that it did is undone: whoever retries it begins anew.
             (state.stage, state.governs) = (StageId(0), None);
+            state.stumbled = None;
             state.met.clear();
         }
         state.hold = None;
@@ -332,7 +337,9 @@ impl State {
             }
             (Effect::Act(_), _) => {
                 state.has_acted = true;
-                state.occasion.get_or_insert(effect);
+                if state.occasion().is_none() {
+                    state.occasions.push((state.stage, effect));
+                }
             }
             _ => {}
         }

@@ -10,6 +10,8 @@ use crate::value::Value;
 pub struct TaskState {
     pub phase: Phase,
     pub stage: StageId,
+    /// The stage that last ended otherwise than well.
+    pub stumbled: Option<StageId>,
     /// Barriers that it has left since it began anew.
     pub met: Vec<StageId>,
     pub started: Option<Time>,
@@ -27,9 +29,9 @@ pub struct TaskState {
     /// A knob that it keeps at its share of a budget.
     pub governs: Option<(KnobId, BudgetId)>,
     pub in_flight: Option<EffectId>,
-    /// The first try of what the stage it is in does once: what tells its
+    /// The first try of what stages do once that were not done yet: what tells a
     /// repetition from a second act.
-    pub occasion: Option<EffectId>,
+    pub occasions: Vec<(StageId, EffectId)>,
     /// How often the effect that is due has failed, and when it did last.
     pub failures: u32,
     pub failed_at: Time,
@@ -74,6 +76,7 @@ impl TaskState {
         TaskState {
             phase: Phase::Waiting,
             stage: StageId(0),
+            stumbled: None,
             met: Vec::new(),
             started: None,
             ended: None,
@@ -84,7 +87,7 @@ impl TaskState {
             stage_done: false,
             governs: None,
             in_flight: None,
-            occasion: None,
+            occasions: Vec::new(),
             failures: 0,
             failed_at: Time(0),
             last_failure: None,
@@ -105,6 +108,11 @@ impl TaskState {
     /// Where a knob stood before this task touched it.
     pub fn origin(&self, knob: KnobId) -> Option<&Value> {
         self.origins.iter().find(|(own, _)| *own == knob).map(|(_, value)| value)
+    }
+
+    /// The first try of what the stage it is in does once.
+    pub fn occasion(&self) -> Option<EffectId> {
+        self.occasions.iter().find(|(own, _)| *own == self.stage).map(|(_, effect)| *effect)
     }
 
     /// Somebody asked for more speed.

@@ -104,6 +104,51 @@ fn all_tries_of_an_act_are_one_occasion() {
     assert_eq!(occasions, [EffectId(1), EffectId(14)], "one for each stage, whoever retries");
 }
 
+/// Whoever retries it means the act, and not what was done about its failure.
+#[test]
+fn a_retry_begins_with_what_did_not_work_and_is_the_same_occasion() {
+    for timeout in [None, Some(Millis::from_secs(20))] {
+        let mut sketch = Sketch::new();
+        let act = Act { driver: "jobs".into(), action: "stop".into(), arguments: BTreeMap::new() };
+        let tell = StageKind::Say(Saying { channel: Some("ops".into()), text: "help".into() });
+        let mut stages = vec![
+            stage("act", StageKind::Act(act), Next::Exit(Exit::Done)),
+            stage("tell", tell, Next::Exit(Exit::Failed)),
+        ];
+        stages[0].timeout = timeout;
+        (stages[0].failed, stages[0].late) = (Next::Stage(StageId(1)), Next::Stage(StageId(1)));
+        let job = sketch.task("job", &[], stages);
+        let (mut run, records) = Run::open(Arc::new(sketch.plan), "ann", "", Mode::Drill, Time(0));
+        let (mut now, mut log, mut occasions) = (Time(0), records, Vec::new());
+        let retry = Command::Retry { task: job };
+        let retry = Event::Said { by: "ann".into(), reason: "".into(), command: retry };
+        while run.state().closed.is_none() {
+            now = now + Millis::from_secs(5);
+            let is_failed = run.state().task(job).phase == Phase::Failed;
+            let event = if is_failed { retry.clone() } else { Event::Tick };
+            log.extend(run.handle(now, event).unwrap());
+            let in_flight = run.state().in_flight.first_key_value();
+            let Some((effect, what)) = in_flight.map(|(id, own)| (*id, own.what.clone())) else {
+                continue;
+            };
+            let is_act = matches!(what, Effect::Act(_));
+            if is_act {
+                occasions.push(run.state().occasion(effect));
+            }
+            let fails = is_act && occasions.len() < 12;
+            let result = match fails {
+                true => Ended::Failed { why: "no answer".into() },
+                false => Ended::Done { found: None },
+            };
+            log.extend(run.handle(now, Event::Ended { effect, result }).unwrap());
+        }
+        assert_eq!(run.state().closed.unwrap().1, RunOutcome::Completed);
+        occasions.dedup();
+        assert_eq!(occasions, [EffectId(1)], "{timeout:?}");
+        assert_eq!(Run::resume(run.plan().clone(), &log).unwrap().state(), run.state());
+    }
+}
+
 #[test]
 fn what_is_done_again_after_a_crash_is_given_its_time() {
     let mut sketch = Sketch::new();
