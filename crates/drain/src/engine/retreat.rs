@@ -24,13 +24,19 @@ impl Run {
         if self.is_paused(task) {
             return self.hold(now, task, super::Hold::Paused);
         }
-        if origin.number().is_none() {
+        if origin.number().is_none() || self.stands_at_a_text(knob) {
+            // There are no steps on that way.
             return self.issue(now, task, Effect::Write { knob, value: origin });
         }
         match self.state.task(task).shift.filter(|shift| shift.knob == knob) {
             Some(shift) => self.step_back(now, task, shift),
             None => self.look_first(now, task, knob),
         }
+    }
+
+    fn stands_at_a_text(&self, knob: KnobId) -> bool {
+        let left = self.state.knobs[knob.index()].as_ref();
+        left.is_some_and(|left| left.value.number().is_none())
     }
 
     /// The last knob it touched that is not back yet, and where that is.

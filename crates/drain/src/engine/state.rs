@@ -287,7 +287,8 @@ impl State {
         // back behind the task's back.
         match self.knobs.get_mut(knob.index()).ok_or("no such knob")? {
             Some(left) => (left.value, left.since) = (value.clone(), at),
-            left if is_there => {
+            // Who goes back does so from there, and a text is no place to make steps from.
+            left if is_there || (phase == Phase::Reverting && value.number().is_none()) => {
                 *left = Some(Left::new(value.clone(), task, at));
             }
             None => {}

@@ -221,3 +221,27 @@ fn a_position_that_is_no_number_counts_as_unreadable() {
     }
     world.until("it goes on", |world| world.outcome() == Some(RunOutcome::Completed));
 }
+
+/// A knob that stood at a number and was set to a text is written back at once:
+/// between them there are no steps. Also if nobody heard that it was set.
+#[test]
+fn what_went_from_a_number_to_a_text_goes_back() {
+    for is_heard in [true, false] {
+        let mut sketch = Sketch::new();
+        let switch = sketch.knob("switch");
+        let to = Goal::Value(Value::Text("off".into()));
+        let set = stage("set", StageKind::Set { knob: switch, to }, Next::Exit(Exit::Done));
+        let web = sketch.task("web", &[], vec![set]);
+        sketch.shift("other", &[web]);
+        let mut world = World::open(sketch);
+        if !is_heard {
+            world.broken.insert(switch, Ended::Failed { why: "no answer".into() });
+        }
+        world.until("it was tried", |world| world.log.len() > 6);
+        (world.knobs[0], world.broken) = (Value::Text("off".into()), BTreeMap::new());
+        world.say(Command::Abort { how: Abort::Revert });
+        world.until("it is over", |world| world.outcome() == Some(RunOutcome::Reverted));
+        assert_eq!(world.knobs[0], Value::Number(1.0), "{is_heard}");
+        world.check_replay();
+    }
+}
