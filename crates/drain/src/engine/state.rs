@@ -146,17 +146,9 @@ impl State {
                 self.mode = *mode;
                 self.opened = Some(at);
             }
-            Fact::Moved { task, trigger } => self.take_moved(*task, *trigger, at)?,
+            Fact::Moved { task, trigger } => self.take_moved(plan, *task, *trigger, at)?,
             Fact::Entered { task, stage } => {
-                let kind = kind_of(plan, *task, *stage)?;
-                let state = self.task_mut(*task)?;
-                (state.stage, state.entered) = (*stage, at);
-                (state.shift, state.stage_done) = (None, false);
-                if let StageKind::Govern { knob, budget } = *kind {
-                    state.governs = Some((knob, budget));
-                }
-                (state.failures, state.last_failure) = (0, None);
-                state.approved_by.clear();
+                self.enter(*task, *stage, kind_of(plan, *task, *stage)?, at)?;
             }
             Fact::Left { task, stage, outcome } => {
                 let is_barrier = matches!(kind_of(plan, *task, *stage)?, StageKind::Barrier { .. });
@@ -219,7 +211,33 @@ impl State {
         self.tasks.get_mut(id.index()).ok_or_else(|| format!("no task {}", id.0))
     }
 
-    fn take_moved(&mut self, task: TaskId, trigger: Trigger, at: Time) -> Result<(), String> {
+    /// Whatever was of the stage before, or of an earlier time in this one, does
+    /// not count any more.
+    fn enter(
+        &mut self,
+        task: TaskId,
+        stage: StageId,
+        kind: &StageKind,
+        at: Time,
+    ) -> Result<(), String> {
+        let state = self.task_mut(task)?;
+        (state.stage, state.entered) = (stage, at);
+        (state.shift, state.stage_done) = (None, false);
+        if let StageKind::Govern { knob, budget } = *kind {
+            state.governs = Some((knob, budget));
+        }
+        (state.failures, state.last_failure) = (0, None);
+        state.approved_by.clear();
+        Ok(())
+    }
+
+    fn take_moved(
+        &mut self,
+        plan: &Plan,
+        task: TaskId,
+        trigger: Trigger,
+        at: Time,
+    ) -> Result<(), String> {
         let state = self.task_mut(task)?;
         let before = state.phase;
         let next = before
@@ -228,10 +246,6 @@ impl State {
         state.phase = next;
         if before == Phase::Waiting && next == Phase::Running && state.started.is_none() {
             state.started = Some(at);
-        }
-        if next == Phase::Running {
-            // A crash may come before the record that says which stage it enters.
-            state.entered = at;
         }
         if trigger == Trigger::StagesFailed {
             // Whatever was done about it since: that is what is to be tried again.
@@ -253,8 +267,13 @@ impl State {
             // What comes now is tried as often as anything; why it ended stays.
             state.failures = 0;
         }
+        let stage = state.stage;
         self.census.move_one(before, next);
-        Ok(())
+        match next {
+            // A crash may come before the record that says which stage it enters.
+            Phase::Running => self.enter(task, stage, kind_of(plan, task, stage)?, at),
+            _ => Ok(()),
+        }
     }
 
     fn take_found(

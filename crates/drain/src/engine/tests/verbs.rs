@@ -257,3 +257,36 @@ fn every_end_of_a_run() {
     }
     insta::assert_snapshot!(table);
 }
+
+/// Who dies between a start and the record of the stage it enters has entered it
+/// all the same: what was approved before does not count, and what is to be
+/// governed is.
+#[test]
+fn a_stage_is_entered_with_the_start() {
+    let mut sketch = Sketch::new();
+    sketch.plan.budgets.push(Budget { name: "network".into(), size: 10.0 });
+    let ask = stage(
+        "ask",
+        StageKind::Approve { people: 2, question: "now?".into() },
+        Next::Exit(Exit::Done),
+    );
+    let asks = sketch.task("asks", &[], vec![ask]);
+    let knob = sketch.knob("rate");
+    let kind = StageKind::Govern { knob, budget: BudgetId(0) };
+    let governs = sketch.task("governs", &[], vec![stage("govern", kind, Next::Exit(Exit::Done))]);
+    sketch.last().budgets = vec![(BudgetId(0), 8.0)];
+    let mut world = World::open(sketch);
+    world.say(Command::Approve { task: asks });
+    world.say(Command::Stop { task: asks });
+    world.say(Command::Retry { task: asks });
+    for task in [asks, governs] {
+        let starts = |record: &Record| match record.fact {
+            Fact::Moved { task: own, trigger: Trigger::Start } => own == task,
+            _ => false,
+        };
+        let started = world.log.iter().rposition(starts).unwrap();
+        let cut = Run::resume(world.run.plan().clone(), &world.log[..=started]).unwrap();
+        let whole = Run::resume(world.run.plan().clone(), &world.log[..=started + 1]).unwrap();
+        assert_eq!(cut.state().task(task), whole.state().task(task));
+    }
+}
