@@ -58,6 +58,9 @@ const RETRY_MAX: Millis = Millis(30_000);
 /// for that to begin anew: a load balancer may be loaded anew now and then.
 pub const DRIFTS_MAX: u32 = 5;
 const DRIFT_FORGOTTEN_AFTER: Millis = Millis::from_secs(600);
+/// How long a task that came round to where it was without anything taking time
+/// is left alone.
+const CIRCLE_PAUSE: Millis = Millis::from_secs(5);
 /// How many times nearer to its bound a condition must come to be written down
 /// again.
 const CLOSER: f64 = 1.1;
@@ -115,6 +118,8 @@ pub struct Run {
     /// How near the nearest condition was to its bound when each task took its
     /// last step. Nobody knows any more after a crash, and steps are careful.
     near_before: Vec<Option<f64>>,
+    /// When each task last entered a stage, and how many since then in no time.
+    strides: Vec<(Time, usize)>,
     /// What each task gets of its budgets, as a share of what it wants.
     speeds: Vec<f64>,
     /// What is let through of each budget beyond the shares of tasks, as long
@@ -240,6 +245,7 @@ impl Run {
             await_look: Few::none(plan.tasks.len()),
             are_calm: vec![false; plan.conditions.len()],
             near_before: vec![None; plan.tasks.len()],
+            strides: vec![(Time(0), 0); plan.tasks.len()],
             speeds: vec![1.0; plan.tasks.len()],
             overdrawn: vec![0.0; plan.budgets.len()],
             are_budgets_stale: true,

@@ -2,7 +2,10 @@
 
 use super::gate::Gate;
 use super::pace::{Circumstances, next_stop, wait};
-use super::{ATTEMPTS_MAX, Effect, Fact, Hold, Phase, RETRY_MAX, RETRY_MIN, Run, Shifted, Trigger};
+use super::{
+    ATTEMPTS_MAX, CIRCLE_PAUSE, Effect, Fact, Hold, Phase, RETRY_MAX, RETRY_MIN, Run, Shifted,
+    Trigger,
+};
 use crate::plan::{
     ConditionId, Exit, Goal, KnobId, Next, OnBreach, Outcome, Pace, StageId, StageKind, TaskId,
 };
@@ -14,6 +17,9 @@ impl Run {
     pub(super) fn advance(&mut self, now: Time, task: TaskId) {
         let state = self.state.task(task);
         if state.in_flight.is_some() || self.retries_later(now, task) {
+            return;
+        }
+        if self.goes_in_circles(now, task) {
             return;
         }
         let plan = self.plan.clone();
@@ -85,12 +91,34 @@ impl Run {
         match stage.next(outcome) {
             Next::Stage(stage) => {
                 self.record(now, Fact::Entered { task, stage });
+                self.stride(now, task);
                 self.wake(task);
                 self.wake_barriers(task);
             }
             Next::Exit(Exit::Done) => self.move_task(now, task, Trigger::StagesDone),
             Next::Exit(Exit::Failed) => self.move_task(now, task, Trigger::StagesFailed),
         }
+    }
+
+    fn stride(&mut self, now: Time, task: TaskId) {
+        let (at, count) = &mut self.strides[task.index()];
+        *count = if *at == now { *count + 1 } else { 1 };
+        *at = now;
+    }
+
+    /// Whether a task has entered more stages than it has, all at this moment: a
+    /// template may lead back without anything in between that takes time, and
+    /// would do so for ever. It goes on a bit later.
+    fn goes_in_circles(&mut self, now: Time, task: TaskId) -> bool {
+        let (at, count) = self.strides[task.index()];
+        let until = at + CIRCLE_PAUSE;
+        // A clock that was set back must not make it longer.
+        let is_now = now < until && until - now <= CIRCLE_PAUSE;
+        let does = is_now && count > self.plan.task(task).stages.len();
+        if does {
+            self.wake_at(task, until);
+        }
+        does
     }
 
     /// Moves a knob in steps.

@@ -99,6 +99,26 @@ fn stages_lead_where_their_outcomes_say() {
     world.check_replay();
 }
 
+/// A template may lead from a look to itself.
+#[test]
+fn who_goes_in_circles_does_so_now_and_then() {
+    let mut sketch = Sketch::new();
+    let open = sketch.below("open", 1.0);
+    let mut stages =
+        vec![stage("look", StageKind::Check { condition: open }, Next::Exit(Exit::Done))];
+    stages[0].failed = Next::Stage(StageId(0));
+    sketch.task("job", &[], stages);
+    let mut world = World::open(sketch);
+    world.values[0] = Some(2.0);
+    world.passes(Millis::from_secs(60));
+    let looks = world.log.iter().filter(|record| matches!(record.fact, Fact::Left { .. })).count();
+    assert!((12..=36).contains(&looks), "{looks}");
+    world.values[0] = Some(0.0);
+    world.passes(Millis::from_secs(6));
+    assert_eq!(world.outcome(), Some(RunOutcome::Completed));
+    world.check_replay();
+}
+
 #[test]
 fn a_stage_that_takes_too_long_is_late() {
     let mut sketch = Sketch::new();
