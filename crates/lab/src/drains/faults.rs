@@ -16,6 +16,19 @@ pub struct Faults {
     pub crashes: Crashes,
     /// From then on nothing goes wrong any more, and somebody tidies up.
     pub until: Time,
+    /// What people then say when they are asked.
+    pub manner: Manner,
+}
+
+/// What people do about a task that asks them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Manner {
+    #[default]
+    Approve,
+    /// They go on without it: whoever waits for it is released.
+    Skip,
+    /// They never answer.
+    Ignore,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -101,6 +114,7 @@ impl Faults {
             script,
             crashes: Crashes::Never,
             until: start + span,
+            manner: chance.weigh(&[(7, Manner::Approve), (2, Manner::Skip), (1, Manner::Ignore)]),
         }
     }
 
@@ -142,7 +156,10 @@ fn draw_fault(plan: &Plan, at: Time, chance: &mut Chance) -> Fault {
             until: at + Millis(chance.among(1000..600_000)),
         },
         7 => Fault::Jump { by: chance.pick(&[-60_000, -3000, 2000, 45_000, 600_000]) },
-        _ => Fault::Say { by: chance.pick(&["ann", "bob"]), command: draw_command(plan, chance) },
+        _ => Fault::Say {
+            by: chance.pick(&["ann", "bob", "Ann "]),
+            command: draw_command(plan, chance),
+        },
     }
 }
 

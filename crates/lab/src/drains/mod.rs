@@ -8,6 +8,7 @@
 
 mod ablation;
 pub mod checkers;
+mod coverage;
 pub mod driver;
 pub mod faults;
 mod report;
@@ -15,10 +16,12 @@ mod sabotage;
 mod scenario;
 mod simulate;
 mod sketch;
+mod stock;
 mod trial;
 pub mod world;
 
 pub use ablation::Ablation;
+pub use coverage::Coverage;
 pub use report::{Report, Series, TaskReport, UserErrors};
 pub use sabotage::Sabotage;
 pub use scenario::Scenario;

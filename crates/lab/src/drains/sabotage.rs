@@ -3,7 +3,7 @@
 //! it says and hears is changed on the way.
 
 use drain::engine::{Effect, Fact, Record};
-use drain::{Millis, Plan, StageKind, Value};
+use drain::{Millis, Plan, Stage, StageKind, Value};
 
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,11 +32,25 @@ pub enum Sabotage {
     NoOccasions,
     /// Looks find every knob where it was left.
     BlindLooks,
+    /// Nobody waits for others at a barrier.
+    NoBarriers,
+    /// One person less is asked.
+    FewerPeople,
+    /// Nobody says anything, and all go on.
+    Mute,
+    /// What was being said when the run died counts as said.
+    TakenAsSaid,
+    /// What stages wait for and check is forgotten.
+    NoLooks,
+    /// What goes wrong leads where all is well.
+    NoFailures,
+    /// Nobody has as much time as it should.
+    ShortTimeouts,
 }
 
 impl Sabotage {
     /// Every sabotage with the checker that must find it.
-    pub const ALL: [(Sabotage, &str); 12] = [
+    pub const ALL: [(Sabotage, &str); 19] = [
         (Sabotage::NoParents, "order"),
         (Sabotage::NoHealth, "gates"),
         (Sabotage::DeafToOthers, "limits"),
@@ -49,6 +63,13 @@ impl Sabotage {
         (Sabotage::LostEnd, "ends"),
         (Sabotage::NoOccasions, "once"),
         (Sabotage::BlindLooks, "stated"),
+        (Sabotage::NoBarriers, "barriers"),
+        (Sabotage::FewerPeople, "approvals"),
+        (Sabotage::Mute, "said"),
+        (Sabotage::TakenAsSaid, "said"),
+        (Sabotage::NoLooks, "gates"),
+        (Sabotage::NoFailures, "ways"),
+        (Sabotage::ShortTimeouts, "ways"),
     ];
 
     /// The plan that is carried out in place of the real one.
@@ -68,16 +89,27 @@ impl Sabotage {
             Sabotage::DoubledBudgets => {
                 plan.budgets.iter_mut().for_each(|budget| budget.size *= 2.0);
             }
-            Sabotage::NoWaits => {
-                for stage in plan.tasks.iter_mut().flat_map(|task| &mut task.stages) {
-                    if let StageKind::TimedWait { span } = &mut stage.kind {
-                        *span = Millis::ZERO;
-                    }
-                }
+            _ => {}
+        }
+        let stages = plan.tasks.iter_mut().flat_map(|task| &mut task.stages);
+        stages.for_each(|stage| self.alter_stage(stage));
+        plan
+    }
+
+    fn alter_stage(self, stage: &mut Stage) {
+        match (self, &mut stage.kind) {
+            (Sabotage::NoWaits, StageKind::TimedWait { span }) => *span = Millis::ZERO,
+            (Sabotage::FewerPeople, StageKind::Approve { people, .. }) => *people -= 1,
+            (Sabotage::NoBarriers, kind @ StageKind::Barrier { .. })
+            | (Sabotage::NoLooks, kind @ (StageKind::Await { .. } | StageKind::Check { .. })) => {
+                *kind = StageKind::TimedWait { span: Millis::ZERO };
+            }
+            (Sabotage::NoFailures, _) => (stage.failed, stage.late) = (stage.done, stage.done),
+            (Sabotage::ShortTimeouts, _) => {
+                stage.timeout = stage.timeout.map(|timeout| timeout * 0.5);
             }
             _ => {}
         }
-        plan
     }
 
     /// What is written in place of a record.

@@ -4,11 +4,12 @@
 use std::sync::Arc;
 
 use drain::{
-    Act, Budget, BudgetId, Comparison, ConditionId, Direction, Millis, NoData, OnBreach, Pace,
-    Plan, StageKind, TaskId,
+    Budget, Comparison, ConditionId, Direction, Millis, NoData, OnBreach, Pace, Plan, StageKind,
+    TaskId,
 };
 
 use super::sketch::Sketch;
+use super::stock;
 use super::world::{Cache, Link, Place, Service, Sessions, Site, Store};
 use crate::chance::Chance;
 
@@ -96,9 +97,17 @@ fn draw_site(chance: &mut Chance) -> Site {
     }
 }
 
+/// What people do before and after they move a service, and how they move who
+/// leads a store: tasks of the stock.
+const BEFORE: [&str; 5] = ["approval", "approval-of-two", "notify", "wait", "check"];
+const AFTER: [&str; 6] = ["jobs", "cutover", "exec", "config", "isolate", "check-weight"];
+const LEADERS: [&str; 2] = ["shards", "promote"];
+
 /// A plan in the making.
 struct Draft<'d> {
     site: &'d Site,
+    /// Whether what people see leaves and comes back together.
+    is_together: bool,
     sketch: Sketch,
     chance: &'d mut Chance,
 }
@@ -113,7 +122,8 @@ impl<'d> Draft<'d> {
         }
         // The size is what is left of the link.
         sketch.plan.budgets.push(Budget { name: "backbone".into(), size: 25.0 });
-        Draft { site, sketch, chance }
+        let is_together = chance.happens(500);
+        Draft { site, is_together, sketch, chance }
     }
 
     fn drain(mut self) -> Plan {
@@ -149,78 +159,66 @@ impl<'d> Draft<'d> {
         self.finish()
     }
 
-    /// Moves the weight of a service, and what sessions are left.
+    /// Moves the weight of a service and what sessions are left, with what else
+    /// people do on such an occasion.
     fn move_service(&mut self, at: usize, to: f64, after: &[TaskId]) -> Vec<TaskId> {
         let own = self.site.services[at].clone();
-        let name = format!("{}/{DRAINED}", own.name);
-        let mut stages = Vec::new();
-        if self.chance.happens(100) {
-            stages.push(StageKind::Approve { people: 1, question: "now?".into() });
+        let mut after = after.to_vec();
+        if own.sessions.is_some() && to > 0.0 {
+            after.push(self.sketch.take("state", &own.name, &after));
         }
-        if self.chance.happens(100) {
-            stages.push(StageKind::TimedWait { span: Millis::from_secs(self.chance.among(1..60)) });
+        if self.chance.happens(300) {
+            let before = self.chance.pick(&BEFORE);
+            after.push(self.sketch.take(before, &own.name, &after));
         }
-        stages.push(self.sketch.shift("weight", &name, to));
-        let weight = self.sketch.task(&format!("{}.weight", own.name), after, stages);
+        let way = match own.sessions.is_some() && to == 0.0 {
+            true => self.chance.pick(&["sessions", "shift"]),
+            false if own.user_facing && self.is_together => {
+                self.chance.pick(&["handover", "shift-together"])
+            }
+            false => "shift",
+        };
+        let weight = self.sketch.take(way, &own.name, &after);
         self.dress(&own);
         let mut tasks = vec![weight];
-        if own.sessions.is_some() && to == 0.0 {
+        if own.sessions.is_some() && to == 0.0 && way == "shift" {
             let stages = vec![
                 StageKind::TimedWait { span: Millis::from_secs(self.chance.among(0..120)) },
-                self.sketch.shift("sessions", &name, 0.0),
+                self.sketch.shift("sessions", &format!("{}/{DRAINED}", own.name), 0.0),
             ];
-            let teardown = self.sketch.task(&format!("{}.sessions", own.name), &[weight], stages);
+            let teardown = self.sketch.task(&format!("{}.teardown", own.name), &[weight], stages);
             self.dress(&own);
             tasks.push(teardown);
         }
-        if self.chance.happens(200) {
-            tasks.push(self.jobs(&own, to, &tasks.clone()));
+        if way == "handover" && to > 0.0 {
+            tasks.push(self.sketch.take("spare", &own.name, &tasks));
+        }
+        if self.chance.happens(400) {
+            let then = self.chance.pick(&AFTER);
+            tasks.push(self.sketch.take(then, &own.name, &tasks));
         }
         tasks
     }
 
-    fn jobs(&mut self, own: &Service, to: f64, after: &[TaskId]) -> TaskId {
-        let action = if to == 0.0 { "note" } else { "start" };
-        let arguments = [("jobs".to_owned(), format!("{}/{DRAINED}", own.name))];
-        let act = Act {
-            driver: "job".into(),
-            action: action.into(),
-            arguments: arguments.into_iter().collect(),
-        };
-        self.sketch.task(&format!("{}.jobs", own.name), after, vec![StageKind::Act(act)])
-    }
-
     fn drain_store(&mut self, at: usize, after: &[TaskId]) {
-        let name = self.site.stores[at].name.clone();
-        let knob = format!("{name}/{DRAINED}");
-        let query = format!("primaries{{store=\"{name}\",dc=\"{DRAINED}\"}}");
-        let gone = self.sketch.condition(&query, Comparison::AtMost, 0.001);
-        let stages = vec![self.sketch.shift("primary", &knob, 0.0)];
-        let primaries = self.sketch.task(&format!("{name}.primaries"), &[], stages);
+        let name = &self.site.stores[at].name;
+        let primaries = self.sketch.take(self.chance.pick(&LEADERS), name, &[]);
         self.sketch.last().pace = self.pace();
-        self.sketch.last().post = vec![gone];
-        let stages = vec![self.sketch.set("replication", &knob, "off")];
         let after: Vec<TaskId> = after.iter().copied().chain([primaries]).collect();
-        self.sketch.task(&format!("{name}.replication"), &after, stages);
+        self.sketch.take("replication", name, &after);
     }
 
     fn restore_store(&mut self, at: usize) -> TaskId {
-        let name = self.site.stores[at].name.clone();
-        let knob = format!("{name}/{DRAINED}");
-        let rate = self.sketch.knob("rate", &knob);
-        let query = format!("lag{{store=\"{name}\",dc=\"{DRAINED}\"}}");
-        let caught_up = self.sketch.condition(&query, Comparison::Below, 2.0);
-        let stages = vec![
-            StageKind::Govern { knob: rate, budget: BudgetId(0) },
-            self.sketch.set("replication", &knob, "on"),
-            StageKind::Await { condition: caught_up },
-        ];
-        let replication = self.sketch.task(&format!("{name}.replication"), &[], stages);
-        self.sketch.last().budgets = vec![(BudgetId(0), 20.0)];
-        let share = 1.0 / self.site.datacenters.len() as f64;
-        let stages = vec![self.sketch.shift("primary", &knob, share)];
-        self.sketch.task(&format!("{name}.primaries"), &[replication], stages);
+        let name = &self.site.stores[at].name;
+        // Some come when others are under way, and want their share.
+        let is_later = self.chance.happens(300);
+        let after = is_later.then(|| self.sketch.take("wait", name, &[]));
+        let replication = self.sketch.take("replication", name, after.as_slice());
+        self.sketch.take(self.chance.pick(&LEADERS), name, &[replication]);
         self.sketch.last().pace = self.pace();
+        let primary = self.sketch.knob("primary", &format!("{name}/{DRAINED}"));
+        let share = 1.0 / self.site.datacenters.len() as f64;
+        stock::aim(&mut self.sketch.last().stages, primary, share);
         replication
     }
 

@@ -69,6 +69,11 @@ impl Sketch {
             hold_for: Millis::ZERO,
             no_data: NoData::Block,
         };
+        self.adopt(condition)
+    }
+
+    /// The condition that is called so; this one, if there is none.
+    pub fn adopt(&mut self, condition: Condition) -> ConditionId {
         let known = self.plan.conditions.iter().position(|own| own.name == condition.name);
         let at = known.unwrap_or_else(|| {
             self.plan.conditions.push(condition);

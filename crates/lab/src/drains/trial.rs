@@ -8,7 +8,7 @@ use drain::{Millis, Plan, Time};
 
 use super::checkers::Checkers;
 use super::driver::{Driver, Setting, Tally};
-use super::faults::{Crashes, Faults};
+use super::faults::{Crashes, Faults, Manner};
 use super::sabotage::Sabotage;
 use super::scenario::Scenario;
 use super::world::World;
@@ -20,6 +20,8 @@ pub const START: Time = Time(1_000_000_000_000);
 /// How long things go wrong at the most, and how long all may take then.
 const TROUBLE: Millis = Millis::from_secs(1200);
 const CALM: Millis = Millis::from_secs(4 * 3600);
+/// How long who never answers is waited for.
+const IGNORED: Millis = Millis::from_secs(2 * 3600);
 
 /// What is asked of a seed.
 #[derive(Clone, Debug, Default)]
@@ -37,6 +39,9 @@ pub struct Trial {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     pub seed: u64,
+    /// What was to be done.
+    pub drain_plan: Arc<Plan>,
+    pub restore_plan: Arc<Plan>,
     /// Records of the drain, and of the restore if there was one.
     pub drain: Vec<Record>,
     pub restore: Vec<Record>,
@@ -66,9 +71,12 @@ pub fn run(trial: &Trial) -> Outcome {
     let mut chance = Chance::new(trial.seed);
     let scenario = Scenario::draw(&mut chance);
     let world = World::new(scenario.site.clone(), START);
-    let mut driver = drive(world, scenario.drain, 1, trial, trial.crashes.clone(), &mut chance);
+    let (drain_plan, restore_plan) = (Arc::new(scenario.drain), Arc::new(scenario.restore));
+    let mut driver = drive(world, &drain_plan, 1, trial, trial.crashes.clone(), &mut chance);
     let mut outcome = Outcome {
         seed: trial.seed,
+        drain_plan,
+        restore_plan,
         drain: std::mem::take(&mut driver.log),
         restore: Vec::new(),
         tally: driver.tally,
@@ -79,7 +87,7 @@ pub fn run(trial: &Trial) -> Outcome {
         let mut world = driver.world;
         world.pass_until(world.now() + scenario.site.downtime);
         let crashes = trial.restore_crashes.clone();
-        let restore = drive(world, scenario.restore, 2, trial, crashes, &mut chance);
+        let restore = drive(world, &outcome.restore_plan, 2, trial, crashes, &mut chance);
         (outcome.restore, outcome.violation) = (restore.log, restore.violation);
         outcome.tally.add(&restore.tally);
     }
@@ -88,27 +96,27 @@ pub fn run(trial: &Trial) -> Outcome {
 
 fn drive(
     world: World,
-    plan: Plan,
+    plan: &Arc<Plan>,
     number: u64,
     trial: &Trial,
     crashes: Crashes,
     chance: &mut Chance,
 ) -> Driver {
-    let (plan, start) = (Arc::new(plan), world.now());
+    let start = world.now();
     let faults = match trial.is_calm {
         true => Faults { until: start, ..Faults::default() },
-        false => Faults::draw(&plan, start, TROUBLE, chance),
+        false => Faults::draw(plan, start, TROUBLE, chance),
     };
-    let end = faults.until + CALM;
+    let end = faults.until + if faults.manner == Manner::Ignore { IGNORED } else { CALM };
     let setting = Setting {
         number,
         mode: if trial.is_calm || chance.happens(800) { Mode::Drill } else { Mode::Disaster },
         faults: Faults { crashes, ..faults },
-        checkers: Checkers::all(&plan),
+        checkers: Checkers::all(plan),
         sabotage: trial.sabotage,
         chance: Chance::new(chance.among(0..u64::MAX)),
     };
-    let mut driver = Driver::open(world, &plan, setting)
+    let mut driver = Driver::open(world, plan, setting)
         .unwrap_or_else(|missing| panic!("scenarios name what there is: {missing:#?}"));
     driver.drive(end, |_| {});
     driver.finish();

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use drain::engine::{Effect, EffectId, Ended, Fact, Phase, State};
-use drain::{BudgetId, KnobId, Plan, TaskId, Time, Value};
+use drain::{BudgetId, KnobId, Plan, StageKind, TaskId, Time, Value};
 
 use super::{Checker, Event};
 
@@ -55,9 +55,16 @@ impl Budgets {
             own.phase,
             Phase::Waiting | Phase::Done | Phase::Reverting | Phase::Reverted | Phase::Abandoned
         );
-        let governs = own.governs.filter(|(_, of)| *of == budget && !is_over);
-        let Some((knob, _)) = governs else { return 0.0 };
-        let most = self.may_be_at[knob.index()].iter().copied().fold(0.0, f64::max);
+        if is_over {
+            return 0.0;
+        }
+        // By the plan, not by what the run believes to keep.
+        let governed = self.plan.task(task).stages.iter().filter_map(|stage| match stage.kind {
+            StageKind::Govern { knob, budget: of } if of == budget => Some(knob),
+            _ => None,
+        });
+        let may_be_at = governed.flat_map(|knob| &self.may_be_at[knob.index()]);
+        let most = may_be_at.copied().fold(0.0, f64::max);
         let wants = self.plan.task(task).budgets.iter().find(|(of, _)| *of == budget);
         wants.map_or(most, |(_, wants)| most.min(*wants))
     }

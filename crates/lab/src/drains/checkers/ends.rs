@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use drain::engine::{Fact, Hold, Phase, Record, State};
-use drain::{Condition, ConditionId, Millis, Plan, Source, TaskId, Time};
+use drain::{Condition, ConditionId, Millis, Plan, Source, StageKind, TaskId, Time};
 
 use super::{Checker, Event};
 use crate::drains::world::World;
@@ -34,6 +34,17 @@ impl Ends {
             return Ok(());
         }
         let Some((_, hold)) = &at.hold else {
+            match &own.stages[at.stage.index()].kind {
+                // Its question is shown; who never answers is waited for.
+                StageKind::Approve { people, .. }
+                    if (at.approved_by.len() as u32) < *people && at.phase == Phase::Running =>
+                {
+                    return Ok(());
+                }
+                // Whether somebody is missing there is another checker's question.
+                StageKind::Barrier { .. } if at.phase == Phase::Running => return Ok(()),
+                _ => {}
+            }
             return Err(format!("{} is {:?} and does not say why it waits", own.name, at.phase));
         };
         let is_so = match hold {

@@ -1,11 +1,12 @@
 //! No step past a breached gate, by what the run had been told: every condition
 //! that a step depends on was seen to hold, for long enough, lately, and since
-//! the step before. The same for what must hold before a task begins and ends.
+//! the step before. The same for what must hold before a task begins and ends,
+//! and for what its stages wait for and check.
 
 use std::sync::Arc;
 
 use drain::engine::{Effect, Fact, Trigger};
-use drain::{ConditionId, FRESH_FOR, NoData, Plan, StageKind, TaskId, Time};
+use drain::{ConditionId, FRESH_FOR, NoData, Outcome, Plan, StageKind, TaskId, Time};
 
 use super::progress::Progress;
 use super::{Checker, Event};
@@ -76,6 +77,25 @@ impl Gates {
         Ok(())
     }
 
+    /// What a stage waits for holds when it is done; what it checks and did not
+    /// find does not.
+    fn check_left(&self, now: Time, task: TaskId, outcome: Outcome) -> Result<(), String> {
+        let stage = self.progress.stage(task).filter(|_| self.progress.task(task).is_running);
+        match (stage, outcome) {
+            (
+                Some(StageKind::Await { condition } | StageKind::Check { condition }),
+                Outcome::Done,
+            ) => self.check(now, task, "went on", [*condition].into_iter()),
+            (Some(StageKind::Check { condition }), Outcome::Failed)
+                if self.closes(now, task, *condition).is_none() =>
+            {
+                let name = &self.progress.plan.condition(*condition).name;
+                Err(format!("{} failed, though {name} holds", self.progress.name(task)))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn check_effect(&self, now: Time, task: TaskId, what: &Effect) -> Result<(), String> {
         let plan = &self.progress.plan;
         let is_step = match what {
@@ -134,6 +154,9 @@ impl Checker for Gates {
                     Fact::Moved { task, trigger: Trigger::Settle } => {
                         let post = plan.task(*task).post.iter().copied();
                         self.check(record.at, *task, "is done", post)?;
+                    }
+                    Fact::Left { task, outcome, .. } => {
+                        self.check_left(record.at, *task, *outcome)?;
                     }
                     _ => {}
                 }

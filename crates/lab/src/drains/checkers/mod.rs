@@ -2,6 +2,8 @@
 //! log, what the run was told, and what the world was made to do; of the engine
 //! they know no more than the plan.
 
+mod approvals;
+mod barriers;
 mod budgets;
 mod ends;
 mod gates;
@@ -11,8 +13,10 @@ mod order;
 mod progress;
 mod recorded;
 mod replay;
+mod said;
 mod stated;
 mod waits;
+mod ways;
 
 use std::fmt;
 use std::sync::Arc;
@@ -64,6 +68,10 @@ impl Checkers {
             Box::new(limits::Limits::new(plan)),
             Box::new(budgets::Budgets::new(plan)),
             Box::new(waits::Waits::new(plan)),
+            Box::new(ways::Ways::new(plan)),
+            Box::new(barriers::Barriers::new(plan)),
+            Box::new(approvals::Approvals::new(plan)),
+            Box::new(said::Said::new(plan)),
             Box::new(recorded::Recorded::default()),
             Box::new(once::Once::default()),
             Box::new(replay::Replay::new(plan)),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use drain::engine::{Abort, Command, Effect, EffectId, Ended, Fact, Mode, Record, Trigger};
-use drain::{ConditionId, KnobId, Plan, StageId, StageKind, TaskId, Time, Value};
+use drain::{ConditionId, KnobId, Outcome, Plan, StageId, StageKind, TaskId, Time, Value};
 
 /// A reader of a log.
 #[derive(Clone, Debug)]
@@ -29,6 +29,8 @@ pub struct Traced {
     /// Between its start and its end, and not on the way back.
     pub is_running: bool,
     pub stage: Option<StageId>,
+    /// The stage that last ended otherwise than well.
+    pub stumbled: Option<StageId>,
     pub entered: Time,
     pub is_paused: bool,
     pub overridden: BTreeSet<ConditionId>,
@@ -95,6 +97,9 @@ impl Progress {
                 let own = &mut self.tasks[task.index()];
                 (own.stage, own.entered, own.stepped) = (Some(*stage), record.at, None);
             }
+            Fact::Left { task, stage, outcome: Outcome::Failed | Outcome::Late } => {
+                self.tasks[task.index()].stumbled = Some(*stage);
+            }
             Fact::Found { task, knob, value } => self.place(*task, *knob, value.clone()),
             Fact::Issued { effect, task, what } => {
                 self.in_flight.push((*effect, *task, what.clone()));
@@ -106,7 +111,11 @@ impl Progress {
                 let (_, task, what) = self.in_flight.remove(at);
                 if let (Effect::Write { knob, value }, Ended::Done { .. }) = (what, result) {
                     self.place(task, knob, value);
-                    self.tasks[task.index()].stepped = Some(record.at);
+                    // What puts another knob back is no step of this one.
+                    if matches!(self.stage(task), Some(StageKind::Shift { knob: own, .. }) if *own == knob)
+                    {
+                        self.tasks[task.index()].stepped = Some(record.at);
+                    }
                 }
             }
             Fact::Commanded { by, command, .. } => self.take_command(by, command),
@@ -124,8 +133,12 @@ impl Progress {
         let own = &mut self.tasks[task.index()];
         own.is_complete = matches!(trigger, Trigger::Settle | Trigger::Skip);
         own.is_running = matches!(trigger, Trigger::Start);
-        if trigger == Trigger::Start && own.stage.is_none() {
-            own.stage = Some(StageId(0));
+        // Where it begins when it begins next: a crash may keep that from being said.
+        match trigger {
+            Trigger::Start => own.stage = own.stage.or(Some(StageId(0))),
+            Trigger::StagesFailed => own.stage = own.stumbled.take().or(own.stage),
+            Trigger::RevertDone => (own.stage, own.stumbled) = (None, None),
+            _ => {}
         }
     }
 
@@ -143,10 +156,15 @@ impl Progress {
             }
             Command::SetMode { mode } => self.mode = *mode,
             Command::WaiveLimits => {
-                self.waived_by.insert(by.to_owned());
+                self.waived_by.insert(person(by));
             }
             Command::Abort { how } => self.abort = Some(*how),
             _ => {}
         }
     }
+}
+
+/// Who somebody is, however the name is written.
+pub fn person(by: &str) -> String {
+    by.split_whitespace().collect::<String>().to_lowercase()
 }

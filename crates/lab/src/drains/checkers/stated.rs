@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use drain::engine::{Abort, Effect, Fact, Phase, Record, RunOutcome, State};
-use drain::{KnobId, Plan, StageKind, TaskId, Time, Value};
+use drain::{KnobId, Outcome, Plan, StageKind, TaskId, Time, Value};
 
 use super::progress::Progress;
 use super::{Checker, Event};
@@ -21,6 +21,8 @@ pub struct Stated {
     meddled: BTreeSet<KnobId>,
     /// Knobs that the run says are not where it left them.
     astray: BTreeSet<KnobId>,
+    /// Where stages that are done have brought knobs.
+    goals: BTreeMap<KnobId, Value>,
     closed: Option<RunOutcome>,
 }
 
@@ -31,6 +33,7 @@ impl Stated {
             origins: BTreeMap::new(),
             meddled: BTreeSet::new(),
             astray: BTreeSet::new(),
+            goals: BTreeMap::new(),
             closed: None,
         }
     }
@@ -50,6 +53,15 @@ impl Stated {
                     "the run was aborted to hold, and {} begins {what:?}",
                     self.progress.name(*task)
                 ));
+            }
+            Fact::Left { task, outcome: Outcome::Done, .. }
+                if self.progress.task(*task).is_running =>
+            {
+                if let Some(StageKind::Shift { knob, to } | StageKind::Set { knob, to }) =
+                    self.progress.stage(*task)
+                {
+                    self.goals.insert(*knob, to.value().clone());
+                }
             }
             Fact::Astray { knob, .. } => _ = self.astray.insert(*knob),
             Fact::Closed { outcome } => self.closed = Some(*outcome),
@@ -120,15 +132,10 @@ impl Stated {
         Ok(())
     }
 
-    /// Where the last task that turned a knob was to bring it.
+    /// Where the last stage that turned a knob was to bring it.
     fn check_goals(&self, world: &World) -> Result<(), String> {
-        let mut goals: BTreeMap<KnobId, &Value> = BTreeMap::new();
-        for stage in self.progress.plan.tasks.iter().flat_map(|task| &task.stages) {
-            if let StageKind::Shift { knob, to } | StageKind::Set { knob, to } = &stage.kind {
-                goals.insert(*knob, to.value());
-            }
-        }
-        for (knob, goal) in goals.into_iter().filter(|(knob, _)| self.answers_for(*knob)) {
+        let goals = self.goals.iter().map(|(knob, goal)| (*knob, goal));
+        for (knob, goal) in goals.filter(|(knob, _)| self.answers_for(*knob)) {
             let found = self.found(world, knob)?;
             if !goal.is_met_by(&found) {
                 let knob = self.progress.plan.knob(knob);

@@ -19,6 +19,9 @@ impl Driver {
         let occasion = self.occasion(effect);
         let perform = Item::Perform { life, effect, occasion, what: what.clone() };
         let failed = Ended::Failed { why: "no answer".into() };
+        if self.sabotage == Some(Sabotage::Mute) && matches!(what, Effect::Say(_)) {
+            return self.hear_of(effect, latency);
+        }
         if let Some(result) = self.broken(&what) {
             self.tally.broken += 1;
             return self.add(takes, Item::Hear { life, effect, result });

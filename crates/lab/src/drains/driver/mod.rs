@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use drain::engine::{Effect, EffectId, Ended, Event as Happening, Fact, Mode, Record, Run, State};
-use drain::{ConditionId, KnobId, Millis, Plan, Source, Time, Value};
+use drain::{ConditionId, KnobId, Millis, Plan, Source, TaskId, Time, Value};
 
 use super::checkers::{Checkers, Event};
 use super::faults::{Crashes, Fate, Fault, Faults, Lie, Moment};
@@ -85,6 +85,8 @@ pub struct Driver {
     /// What knobs are said to be at and are not.
     feigned: BTreeMap<KnobId, Value>,
     looking: Vec<KnobId>,
+    /// How often each task was retried by whoever tidies up.
+    retried: BTreeMap<TaskId, u32>,
     chance: Chance,
     faults: Faults,
     checkers: Checkers,
@@ -155,6 +157,7 @@ impl Driver {
             fleet: plan.datacenters.iter().map(|place| place.drained).collect(),
             feigned: BTreeMap::new(),
             looking: Vec::new(),
+            retried: BTreeMap::new(),
             chance: setting.chance,
             faults: setting.faults,
             checkers: setting.checkers,
@@ -454,7 +457,14 @@ impl Driver {
                     .map(|(effect, own)| (*effect, own.what.clone()))
                     .collect();
                 self.run = Some(run);
-                in_flight.into_iter().for_each(|(effect, what)| self.begin(effect, what));
+                for (effect, what) in in_flight {
+                    match (self.sabotage, &what) {
+                        (Some(Sabotage::TakenAsSaid), Effect::Say(_)) => {
+                            self.hear_of(effect, self.world.site.latency);
+                        }
+                        _ => self.begin(effect, what),
+                    }
+                }
                 // Before anything else: what was known of others may not have been written.
                 self.announce(self.fleet.clone());
                 self.observe();

@@ -1,14 +1,19 @@
 //! What happens to a run from outside: faults, people, and somebody who tidies
 //! up after both.
 
-use drain::engine::{Command, Event as Happening, Phase, State};
-use drain::{KnobId, StageKind, TaskId};
+use drain::engine::{Command, Event as Happening, Hold, Phase, State};
+use drain::{KnobId, Millis, StageKind, TaskId};
 
 use super::Driver;
 use crate::drains::checkers::Event;
-use crate::drains::faults::Fault;
+use crate::drains::faults::{Fault, Manner};
 use crate::drains::sabotage::Sabotage;
 use crate::drains::world::Dial;
+
+/// How often somebody tries again what does not work, and how long what may
+/// never hold is waited for.
+const RETRIES_MAX: u32 = 6;
+const AWAITED_MAX: Millis = Millis::from_secs(1800);
 
 impl Driver {
     pub(super) fn suffer(&mut self, fault: Fault) {
@@ -75,8 +80,13 @@ impl Driver {
             self.say("ann", Command::Resume { task: None });
         }
         for task in self.plan.task_ids() {
+            let has_approved = |by: &str| state.task(task).approved_by.iter().any(|own| own == by);
+            let by = if has_approved("ann") { "bob" } else { "ann" };
             if let Some(command) = self.wants(&state, task) {
-                self.say("ann", command);
+                if let Command::Retry { task } = command {
+                    *self.retried.entry(task).or_default() += 1;
+                }
+                self.say(by, command);
             }
         }
     }
@@ -90,16 +100,28 @@ impl Driver {
             .iter()
             .flatten()
             .any(|left| left.task == task && left.drifts >= drain::engine::DRIFTS_MAX);
+        let asks = matches!(stage.kind, StageKind::Approve { .. });
+        let has_tried = self.retried.get(&task).is_some_and(|times| *times >= RETRIES_MAX);
         match own.phase {
             _ if own.paused || is_contested => Some(Command::Resume { task: Some(task) }),
             Phase::Failed | Phase::Stopped | Phase::Reverted if state.abort.is_none() => {
-                Some(Command::Retry { task })
+                // What was skipped elsewhere may never be found as it should be.
+                Some(if has_tried { Command::Skip { task } } else { Command::Retry { task } })
             }
             Phase::Unreverted if state.abort.is_none() => Some(Command::Skip { task }),
-            Phase::Running if matches!(stage.kind, StageKind::Approve { .. }) => {
-                Some(Command::Approve { task })
-            }
-            _ => None,
+            Phase::Running if asks => match self.faults.manner {
+                Manner::Approve => Some(Command::Approve { task }),
+                Manner::Skip => Some(Command::Skip { task }),
+                Manner::Ignore => None,
+            },
+            _ => match own.hold {
+                Some((since, Hold::Awaits { condition, .. }))
+                    if self.clock() - since > AWAITED_MAX =>
+                {
+                    Some(Command::Override { condition, task: Some(task) })
+                }
+                _ => None,
+            },
         }
     }
 }

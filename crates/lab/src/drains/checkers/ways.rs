@@ -1,0 +1,97 @@
+//! Tasks go the ways of their templates: from the stage they are in to where its
+//! outcome leads, out by the exit that it leads to, late only when it is. Whoever
+//! is tried again begins with what did not work, and whoever went back, anew.
+
+use std::sync::Arc;
+
+use drain::engine::{Fact, Record, Trigger};
+use drain::{Exit, Millis, Next, Outcome, Plan, StageId, TaskId, Time};
+
+use super::progress::Progress;
+use super::{Checker, Event};
+
+#[derive(Debug)]
+pub struct Ways {
+    progress: Progress,
+    /// Where each task is to go that has left the stage it was in.
+    next: Vec<Option<Next>>,
+}
+
+impl Ways {
+    pub fn new(plan: &Arc<Plan>) -> Self {
+        Ways { progress: Progress::new(plan), next: vec![None; plan.tasks.len()] }
+    }
+
+    fn take(&mut self, record: &Record) -> Result<(), String> {
+        match &record.fact {
+            Fact::Left { task, stage, outcome } if self.progress.task(*task).is_running => {
+                self.leave(record.at, *task, *stage, *outcome)?;
+            }
+            Fact::Entered { task, stage } => self.enter(*task, *stage)?,
+            Fact::Moved { task, trigger } => self.move_task(*task, *trigger)?,
+            _ => {}
+        }
+        self.progress.take(record);
+        Ok(())
+    }
+
+    fn leave(
+        &mut self,
+        now: Time,
+        task: TaskId,
+        stage: StageId,
+        outcome: Outcome,
+    ) -> Result<(), String> {
+        let (name, at) = (self.progress.name(task), self.progress.task(task));
+        if at.stage != Some(stage) {
+            return Err(format!("{name} left {stage:?}, and was in {:?}", at.stage));
+        }
+        let own = &self.progress.plan.task(task).stages[stage.index()];
+        let took: Millis = now - at.entered;
+        if outcome == Outcome::Late && own.timeout.is_none_or(|timeout| took < timeout) {
+            return Err(format!("{name} is late in {} after {took}", own.name));
+        }
+        self.next[task.index()] = Some(own.next(outcome));
+        Ok(())
+    }
+
+    fn enter(&mut self, task: TaskId, stage: StageId) -> Result<(), String> {
+        // Who begins enters the stage that it begins with.
+        let begins = self.progress.task(task).stage.unwrap_or(StageId(0));
+        let expected = self.next[task.index()].take().unwrap_or(Next::Stage(begins));
+        match expected == Next::Stage(stage) {
+            true => Ok(()),
+            false => {
+                let name = self.progress.name(task);
+                Err(format!("{name} entered {stage:?}, and its way leads to {expected:?}"))
+            }
+        }
+    }
+
+    fn move_task(&mut self, task: TaskId, trigger: Trigger) -> Result<(), String> {
+        let exit = match trigger {
+            Trigger::StagesDone => Some(Exit::Done),
+            Trigger::StagesFailed => Some(Exit::Failed),
+            _ => None,
+        };
+        let expected = self.next[task.index()].take();
+        if let Some(exit) = exit.filter(|exit| expected != Some(Next::Exit(*exit))) {
+            let name = self.progress.name(task);
+            return Err(format!("{name} exits {exit:?}, and its way leads to {expected:?}"));
+        }
+        Ok(())
+    }
+}
+
+impl Checker for Ways {
+    fn name(&self) -> &'static str {
+        "ways"
+    }
+
+    fn see(&mut self, _now: Time, event: &Event<'_>) -> Result<(), String> {
+        match event {
+            Event::Recorded(record) => self.take(record),
+            _ => Ok(()),
+        }
+    }
+}
