@@ -4,9 +4,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::super::Runbooks;
+use super::super::expand::Work;
 use super::super::problem::{Place, Placed, Problems};
 use super::super::spec::{Service, Task};
 use super::super::words::did_you_mean;
+use super::effects::expand_task;
 use super::{DIRECTIONS, Scope};
 use crate::plan::Direction;
 
@@ -24,6 +26,7 @@ pub(super) fn check(runbooks: &Runbooks, scope: &Scope<'_>, problems: &mut Probl
     for mut graph in [drain, restore] {
         let blocked = graph.check_cycles(problems);
         graph.check_reach(blocked, problems);
+        graph.check_meetings(problems);
     }
 }
 
@@ -293,6 +296,40 @@ impl<'a> Graph<'a> {
         }
     }
 
+    /// Whoever waits at a barrier for a task that begins after it waits for ever,
+    /// unless it gives up at some time.
+    fn check_meetings(&self, problems: &mut Problems) {
+        let mut parents = vec![Vec::new(); self.nodes.len()];
+        for edge in &self.edges {
+            parents[edge.waits].push(edge.for_);
+        }
+        let mut barriers: BTreeMap<String, Vec<(usize, bool)>> = BTreeMap::new();
+        for (at, (service, task)) in self.nodes.iter().enumerate() {
+            for stage in expand_task(self.runbooks, service, task).into_iter().flatten() {
+                if let Work::Barrier(name) = stage.work {
+                    barriers.entry(name).or_default().push((at, stage.timeout.is_some()));
+                }
+            }
+        }
+        for (barrier, parties) in &barriers {
+            for (party, _) in parties {
+                let before = ancestors(*party, &parents);
+                let stays =
+                    |(other, gives_up): &&(usize, bool)| !gives_up && before.contains(other);
+                let Some((other, _)) = parties.iter().find(stays) else { continue };
+                let (own, other) = (self.name(*party), self.name(*other));
+                problems.error(
+                    self.nodes[*party].1.name.at,
+                    format!(
+                        "`{own}` begins after `{other}`, which waits for it at the barrier \
+                         `{barrier}`"
+                    ),
+                    "take one of them from the barrier, or drop the dependency",
+                );
+            }
+        }
+    }
+
     /// Whether a task moves traffic step by step.
     fn shifts(&self, node: usize) -> bool {
         let (_, task) = self.nodes[node];
@@ -302,6 +339,15 @@ impl<'a> Graph<'a> {
             shapes.any(|shape| shape.name == "Shift")
         })
     }
+}
+
+/// All that must be complete before a task begins.
+fn ancestors(node: usize, parents: &[Vec<usize>]) -> HashSet<usize> {
+    let (mut found, mut open) = (HashSet::new(), vec![node]);
+    while let Some(node) = open.pop() {
+        open.extend(parents[node].iter().filter(|parent| found.insert(**parent)));
+    }
+    found
 }
 
 /// Dependents leave before what they depend on, and come back after it: traffic
