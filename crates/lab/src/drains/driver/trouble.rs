@@ -114,6 +114,16 @@ impl Driver {
                 Manner::Skip => Some(Command::Skip { task }),
                 Manner::Ignore => None,
             },
+            // Who looks again and again at what never comes is gone on without.
+            Phase::Running
+                if own.is_stuck
+                    && matches!(
+                        stage.kind,
+                        StageKind::TimedWait { .. } | StageKind::Check { .. }
+                    ) =>
+            {
+                Some(Command::Skip { task })
+            }
             _ => match own.hold {
                 Some((since, Hold::Awaits { condition, .. }))
                     if self.clock() - since > AWAITED_MAX =>
