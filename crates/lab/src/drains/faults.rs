@@ -18,6 +18,9 @@ pub struct Faults {
     pub until: Time,
     /// What people then say when they are asked.
     pub manner: Manner,
+    /// Whether they go on without what does not come for a long time. Where
+    /// nothing goes wrong it comes, and is waited for.
+    pub gives_up: bool,
 }
 
 /// What people do about a task that asks them.
@@ -115,6 +118,7 @@ impl Faults {
             crashes: Crashes::Never,
             until: start + span,
             manner: chance.weigh(&[(7, Manner::Approve), (2, Manner::Skip), (1, Manner::Ignore)]),
+            gives_up: true,
         }
     }
 

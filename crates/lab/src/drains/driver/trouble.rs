@@ -101,7 +101,9 @@ impl Driver {
             .flatten()
             .any(|left| left.task == task && left.drifts >= drain::engine::DRIFTS_MAX);
         let asks = matches!(stage.kind, StageKind::Approve { .. });
-        let has_tried = self.retried.get(&task).is_some_and(|times| *times >= RETRIES_MAX);
+        let gives_up = self.faults.gives_up;
+        let has_tried =
+            gives_up && self.retried.get(&task).is_some_and(|times| *times >= RETRIES_MAX);
         match own.phase {
             _ if own.paused || is_contested => Some(Command::Resume { task: Some(task) }),
             Phase::Failed | Phase::Stopped | Phase::Reverted if state.abort.is_none() => {
@@ -116,7 +118,8 @@ impl Driver {
             },
             // Who looks again and again at what never comes is gone on without.
             Phase::Running
-                if own.is_stuck
+                if gives_up
+                    && own.is_stuck
                     && matches!(
                         stage.kind,
                         StageKind::TimedWait { .. } | StageKind::Check { .. }
@@ -126,7 +129,7 @@ impl Driver {
             }
             _ => match own.hold {
                 Some((since, Hold::Awaits { condition, .. }))
-                    if self.clock() - since > AWAITED_MAX =>
+                    if gives_up && self.clock() - since > AWAITED_MAX =>
                 {
                     Some(Command::Override { condition, task: Some(task) })
                 }
