@@ -454,6 +454,11 @@ impl State {
             Command::Abort { how } => {
                 self.abort = Some(*how);
                 self.astray.clear();
+                if *how == Abort::Revert {
+                    // It is the later word. The way back can be paused again.
+                    self.paused = false;
+                    self.tasks.iter_mut().for_each(|task| task.paused = false);
+                }
             }
             Command::Retry { task } => self.task_mut(*task)?.was_helped = true,
             // What they do to the task is a record of its own.

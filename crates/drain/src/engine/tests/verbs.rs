@@ -125,6 +125,24 @@ fn limits_hold_for_a_run_that_goes_on_when_another_begins() {
 }
 
 #[test]
+fn the_way_back_is_a_later_word_than_a_pause_and_can_be_paused_itself() {
+    let mut sketch = Sketch::new();
+    let web = sketch.shift("web", &[]);
+    let mut world = World::open(sketch);
+    world.until("it began", |world| world.writes(KnobId(0)).len() == 3);
+    world.say(Command::Pause { task: None });
+    world.say(Command::Pause { task: Some(web) });
+    world.say(Command::Abort { how: Abort::Revert });
+    world.until("it goes back", |world| world.writes(KnobId(0)).len() == 4);
+    world.say(Command::Pause { task: None });
+    world.passes(Millis::from_secs(60));
+    assert_eq!((world.phase(web), world.writes(KnobId(0)).len()), (Phase::Reverting, 4));
+    world.say(Command::Resume { task: None });
+    world.until("it is back", |world| world.outcome() == Some(RunOutcome::Reverted));
+    world.check_replay();
+}
+
+#[test]
 fn the_mode_can_be_switched_both_ways() {
     let mut sketch = Sketch::new();
     let first = sketch.shift("first", &[]);

@@ -158,7 +158,13 @@ impl Progress {
             Command::WaiveLimits => {
                 self.waived_by.insert(person(by));
             }
-            Command::Abort { how } => self.abort = Some(*how),
+            Command::Abort { how } => {
+                self.abort = Some(*how);
+                if *how == Abort::Revert {
+                    self.is_paused = false;
+                    self.tasks.iter_mut().for_each(|task| task.is_paused = false);
+                }
+            }
             _ => {}
         }
     }
