@@ -167,7 +167,8 @@ fn draw_strayed(out: &mut String, status: &Value, paint: Paint) -> fmt::Result {
     out.push('\n');
     let mark = paint.in_colour("31", "✗");
     for own in strayed.iter().take(QUIET_MAX) {
-        let (knob, found, left) = (word(&own["knob"]), &own["found"], &own["left"]);
+        let (knob, found, left) =
+            (word(&own["knob"]), position(&own["found"]), position(&own["left"]));
         writeln!(out, "  {mark}  {knob:<36} {found}, was left at {left}")?;
     }
     if strayed.len() > QUIET_MAX {
@@ -359,6 +360,11 @@ fn number(value: f64) -> String {
         true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
         false => text,
     }
+}
+
+/// Where a knob stands.
+fn position(value: &Value) -> String {
+    value.as_f64().map_or_else(|| value.to_string(), number)
 }
 
 fn word(value: &Value) -> &str {

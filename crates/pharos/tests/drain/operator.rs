@@ -182,7 +182,7 @@ fn what_comes_back_by_itself_is_shown_below_the_last_run() {
     assert_eq!(status.0["strayed"][0]["knob"], "files:web-east");
     let shown = pharos.say(&["status"]);
     let line = shown.lines().find(|line| line.contains("files:web-east")).expect(&shown);
-    assert!(line.contains("0.8, was left at 0"), "{shown}");
+    assert!(line.ends_with(" 0.8, was left at 0"), "{shown}");
     assert!(shown.contains("`drain east` turns them again"), "{shown}");
     assert!(pharos.log().contains("`pharos drain east` turns it again"), "{}", pharos.log());
     let metrics = http(pharos.admin, "GET", "/metrics").1;
