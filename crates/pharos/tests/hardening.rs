@@ -208,6 +208,7 @@ fn wrong_requests_are_told_what_is_accepted_in_json() {
     check("GET", "/v1/zones/a..b", (400, "is no domain name"));
     check("POST", "/healthz", (405, "accepted: GET"));
     check("POST", "/v1/reload", (404, "no such page"));
+    check("GET", "/v1/drains", (404, "its configuration has no [drain]"));
 }
 
 #[test]

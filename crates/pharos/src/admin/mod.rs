@@ -12,7 +12,7 @@ use std::sync::Arc;
 use authority::Image;
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::extract::{FromRequest, Path as UrlPath, Query, Request, State};
-use axum::http::StatusCode;
+use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -87,7 +87,13 @@ fn reading() -> Router<Desk> {
         .route("/v1/fleet", get(fleet::show))
         .route("/v1/fleet/shards", get(fleet::export))
         .merge(cache::reading())
-        .fallback(async || {
+        .fallback(async |State(desk): Shared, uri: Uri| {
+            let of_drains = ["/v1/drains", "/v1/plans", "/v1/audit"];
+            if desk.drains.is_none() && of_drains.iter().any(|own| uri.path().starts_with(own)) {
+                let text = "this server drains nothing: its configuration has no [drain]; \
+                            accepted: one that has, see docs/drain.md";
+                return error(StatusCode::NOT_FOUND, text);
+            }
             let text = "no such page; there are /healthz, /metrics, /v1/zones, /v1/zones/NAME, \
                         /v1/problems, /v1/fleet, /v1/fleet/shards, /v1/cache, \
                         /v1/cache/members, /v1/cache/owner/NAME and /v1/cache/dump; with [drain] \
