@@ -11,6 +11,7 @@
 
 mod condition;
 pub mod engine;
+mod forecast;
 pub mod history;
 mod plan;
 pub mod report;
@@ -19,6 +20,7 @@ mod time;
 mod value;
 
 pub use condition::{Comparison, Condition, FRESH_FOR, NoData, Observed, Source, Verdict};
+pub use forecast::{Eta, Forecast, forecast};
 pub use plan::{
     Act, Basis, Budget, BudgetId, Capacity, ConditionId, Datacenter, DatacenterId, Direction, Exit,
     Expected, Foresight, Goal, Knob, KnobId, Limits, Move, Next, OnBreach, Outcome, Pace, Plan,

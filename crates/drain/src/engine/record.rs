@@ -87,6 +87,17 @@ pub enum Fact {
         condition: ConditionId,
         value: f64,
     },
+    /// What conditions measured, now and then: nothing follows from it but the
+    /// curves of a report.
+    Measured {
+        values: Vec<Seen>,
+    },
+    /// A condition began or ceased to hold, or to have a value. Also for reports
+    /// alone.
+    Changed {
+        condition: ConditionId,
+        value: Option<f64>,
+    },
     /// A task takes longer than it should.
     Stuck {
         task: TaskId,

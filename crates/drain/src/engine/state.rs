@@ -38,6 +38,16 @@ pub struct State {
     /// The share of each datacenter that is drained by others.
     pub drained: Vec<f64>,
     pub opened: Option<Time>,
+    /// Who opened the run, and why.
+    pub opened_by: String,
+    pub reason: String,
+    /// Who paused the whole run, if it is paused.
+    pub pause: Option<Pause>,
+    /// How often values were written down, when last, and how often because a
+    /// condition changed.
+    pub samples: u32,
+    pub sampled: Option<Time>,
+    pub changes: u32,
     pub closed: Option<(Time, RunOutcome)>,
     /// The sequence number of the next record, and the next effect.
     pub next_seq: u64,
@@ -52,19 +62,28 @@ pub struct InFlight {
     pub since: Time,
 }
 
+/// Who paused a run, when and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pause {
+    pub since: Time,
+    pub by: String,
+    pub reason: String,
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Left {
     pub value: Value,
     pub task: TaskId,
     pub since: Time,
-    /// How often in a row it was found elsewhere, and when last.
+    /// How often in a row it was found elsewhere, when last, and at what value.
     pub drifts: u32,
     pub drifted: Time,
+    pub drifted_to: Option<Value>,
 }
 
 impl Left {
     fn new(value: Value, task: TaskId, since: Time) -> Self {
-        Left { value, task, since, drifts: 0, drifted: Time(0) }
+        Left { value, task, since, drifts: 0, drifted: Time(0), drifted_to: None }
     }
 }
 
@@ -99,6 +118,12 @@ impl State {
             nearest: vec![0.0; plan.conditions.len()],
             drained: plan.datacenters.iter().map(|datacenter| datacenter.drained).collect(),
             opened: None,
+            opened_by: String::new(),
+            reason: String::new(),
+            pause: None,
+            samples: 0,
+            sampled: None,
+            changes: 0,
             closed: None,
             next_seq: 0,
             next_effect: EffectId(1),
@@ -142,8 +167,9 @@ impl State {
 
     fn take(&mut self, plan: &Plan, at: Time, fact: &Fact) -> Result<(), String> {
         match fact {
-            Fact::Opened { mode, .. } => {
+            Fact::Opened { mode, by, reason } => {
                 self.mode = *mode;
+                (self.opened_by, self.reason) = (by.clone(), reason.clone());
                 self.opened = Some(at);
             }
             Fact::Moved { task, trigger } => self.take_moved(plan, *task, *trigger, at)?,
@@ -168,13 +194,14 @@ impl State {
             Fact::Found { task, knob, value } => self.take_found(plan, *task, *knob, value, at)?,
             Fact::Issued { effect, task, what } => self.take_issued(*effect, *task, what, at)?,
             Fact::Ended { effect, result } => self.take_ended(plan, *effect, result, at)?,
-            Fact::Drifted { knob, .. } => {
+            Fact::Drifted { knob, found, .. } => {
                 let left = self.knobs.get_mut(knob.index()).and_then(Option::as_mut);
                 let left = left.ok_or("a knob drifted that was never turned")?;
                 // What could not be put back has not stayed anywhere since.
                 let is_another = at - left.since.max(left.drifted) >= DRIFT_FORGOTTEN_AFTER;
                 left.drifts = if is_another { 1 } else { left.drifts + 1 };
                 left.drifted = at;
+                left.drifted_to = Some(found.clone());
             }
             Fact::Astray { knob, .. } => self.astray.push(*knob),
             Fact::Held { task, why } => {
@@ -194,8 +221,20 @@ impl State {
                 let nearness = plan.conditions.get(condition.index()).ok_or("no such condition")?;
                 self.nearest[condition.index()] = nearness.nearness(*value).unwrap_or(0.0);
             }
+            Fact::Measured { .. } => {
+                self.samples += 1;
+                self.sampled = Some(at);
+            }
+            Fact::Changed { .. } => self.changes += 1,
             Fact::Stuck { task } => self.task_mut(*task)?.is_stuck = true,
-            Fact::Commanded { by, command, .. } => self.take_command(by, command)?,
+            Fact::Commanded { by, reason, command, .. } => {
+                self.take_command(by, command)?;
+                if let Command::Pause { task: None } = command {
+                    let (by, reason) = (by.clone(), reason.clone());
+                    self.pause = Some(Pause { since: at, by, reason });
+                }
+                self.pause.take_if(|_| !self.paused);
+            }
             Fact::Fleet { drained } => {
                 if drained.len() != self.drained.len() {
                     return Err("other datacenters than those of the plan".into());
@@ -401,7 +440,9 @@ impl State {
                     let left = &mut self.knobs[knob.index()];
                     let now = Left::new(value, ended.task, at);
                     *left = Some(match left.take() {
-                        Some(Left { drifts, drifted, .. }) => Left { drifts, drifted, ..now },
+                        Some(Left { drifts, drifted, drifted_to, .. }) => {
+                            Left { drifts, drifted, drifted_to, ..now }
+                        }
                         None => now,
                     });
                 }

@@ -6,7 +6,7 @@ use super::*;
 use crate::report::{CostlyEdge, Report};
 
 /// Tasks that only wait, each after some of those before it.
-fn waits(tasks: &[(u64, Vec<usize>)]) -> Sketch {
+pub(super) fn waits(tasks: &[(u64, Vec<usize>)]) -> Sketch {
     let mut sketch = Sketch::new();
     for (at, (secs, after)) in tasks.iter().enumerate() {
         let span = Millis::from_secs(*secs);
