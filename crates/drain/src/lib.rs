@@ -10,9 +10,11 @@
 #![forbid(unsafe_code)]
 
 mod condition;
+pub mod date;
 pub mod engine;
 mod forecast;
 pub mod history;
+mod number;
 mod plan;
 pub mod report;
 pub mod runbook;
@@ -21,6 +23,7 @@ mod value;
 
 pub use condition::{Comparison, Condition, FRESH_FOR, NoData, Observed, Source, Verdict};
 pub use forecast::{Eta, Forecast, forecast};
+pub use number::{number, percent};
 pub use plan::{
     Act, Basis, Budget, BudgetId, Capacity, ConditionId, Datacenter, DatacenterId, Direction, Exit,
     Expected, Foresight, Goal, Knob, KnobId, Limits, Move, Next, OnBreach, Outcome, Pace, Plan,

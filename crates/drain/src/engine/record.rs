@@ -177,6 +177,18 @@ pub enum Hold {
     Unanswered { effect: EffectId },
 }
 
+impl Hold {
+    /// The condition that decides, if one does.
+    pub fn condition(&self) -> Option<ConditionId> {
+        match self {
+            Hold::Awaits { condition, .. }
+            | Hold::Breach { condition, .. }
+            | Hold::NoData { condition } => Some(*condition),
+            _ => None,
+        }
+    }
+}
+
 /// A condition and the value it had.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Seen {

@@ -322,8 +322,7 @@ impl Drains {
         let now = records.last().map_or(self.world.clock.now(), |record| record.at);
         let run = Run::resume(plan.into(), &records);
         let run = run.map_err(|error| Refused::Failed(error.to_string()))?;
-        let path = run.plan().foresee(&BTreeMap::new()).critical_path;
-        let mut status = Status::of(&run, id, now, &Unseen::default(), &path);
+        let mut status = Status::of(&run, id, now, &Unseen::default());
         status.elsewhere = found.outcome.is_none().then(|| self.driver(&found));
         status.strayed = self.strayed_since(id, &status.datacenter);
         Ok(Arc::new(status))
