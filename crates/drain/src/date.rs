@@ -21,7 +21,7 @@ pub fn date(at: Time, zone: &TimeZone) -> String {
     let short = format(at, zone, "%Y-%m-%d %H:%M:%S %Z");
     // A zone without a name of letters is its offset; everybody knows that of UTC.
     let has_name = short.chars().last().is_some_and(char::is_alphabetic);
-    match has_name && !short.ends_with("UTC") {
+    match has_name && !short.ends_with("UTC") && offset.contains(':') {
         true => format!("{short} ({offset})"),
         false => short,
     }

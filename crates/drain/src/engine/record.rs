@@ -178,6 +178,21 @@ pub enum Hold {
 }
 
 impl Hold {
+    /// What it is in a word, as its record says it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Hold::Awaits { .. } => "awaits",
+            Hold::Breach { .. } => "breach",
+            Hold::NoData { .. } => "no_data",
+            Hold::Paused { .. } => "paused",
+            Hold::Limit { .. } => "limit",
+            Hold::Budget { .. } => "budget",
+            Hold::Contested { .. } => "contested",
+            Hold::Unreadable { .. } => "unreadable",
+            Hold::Unanswered { .. } => "unanswered",
+        }
+    }
+
     /// The condition that decides, if one does.
     pub fn condition(&self) -> Option<ConditionId> {
         match self {

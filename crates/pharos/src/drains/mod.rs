@@ -31,6 +31,7 @@ use drain::report::Report;
 use drain::{Direction, Plan};
 use drivers::Drivers;
 use health::{Credentials, Endpoint, Health, Prometheus, Scraper, ScraperSettings, Target};
+use jiff::tz::TimeZone;
 use store::{Filter, NewRun, RunId, Store};
 use tokio::sync::{oneshot, watch as watching};
 use tokio::time::{Instant, sleep};
@@ -332,7 +333,9 @@ impl Drains {
     pub async fn report(&self, id: RunId) -> Result<Report, Refused> {
         self.find(id).await?;
         let (plan, records) = self.records(id).await?;
-        Report::of(&plan, &records).map_err(|error| Refused::Failed(error.to_string()))
+        let report = Report::of(&plan, &records);
+        let report = report.map_err(|error| Refused::Failed(error.to_string()))?;
+        Ok(report.identified(id.0, &TimeZone::system()))
     }
 
     /// Runs, the newest first.

@@ -115,7 +115,7 @@ impl HoldKind {
             Hold::Breach { .. } => HoldKind::Breach,
             Hold::NoData { .. } => HoldKind::NoData,
             Hold::Paused => HoldKind::Paused,
-            Hold::Limit => HoldKind::Limit,
+            Hold::Limit { .. } => HoldKind::Limit,
             Hold::Budget => HoldKind::Budget,
             Hold::Contested { .. } => HoldKind::Contested,
             Hold::Unreadable { .. } => HoldKind::Unreadable,
@@ -390,7 +390,7 @@ fn why_held(run: &Run, id: TaskId, hold: &Hold, now: Time, unseen: &Unseen) -> S
         Hold::Contested { .. } => {
             format!("{why}; `resume {}` goes on once nobody does", plan.task(id).name)
         }
-        Hold::Limit => limits(run, unseen),
+        Hold::Limit { .. } => limits(run, unseen),
         Hold::Unanswered { effect } => match run.state().in_flight.get(effect) {
             Some(own) => format!("{why} since {}", whole_secs(now - own.since)),
             None => why,
@@ -571,7 +571,7 @@ fn need(run: &Run, id: TaskId, task: &TaskStatus, status: &Status) -> Option<Nee
         (_, Some((since, Hold::Unanswered { .. }))) => {
             (NeedKind::Unanswered, None, *since, "look at what the driver talks to".into())
         }
-        (_, Some((since, Hold::Limit))) => {
+        (_, Some((since, Hold::Limit { .. }))) => {
             let todo = "restore the other datacenter, or `waive` by two people".into();
             (NeedKind::Limit, None, *since, todo)
         }
