@@ -18,8 +18,7 @@ pub struct Limits {
 
 impl Limits {
     pub fn new(plan: &Arc<Plan>) -> Self {
-        let drained = plan.datacenters.iter().map(|place| place.drained).collect();
-        Limits { progress: Progress::new(plan), drained }
+        Limits { progress: Progress::new(plan), drained: vec![0.0; plan.datacenters.len()] }
     }
 
     fn check(&self, task: TaskId, what: &str) -> Result<(), String> {
