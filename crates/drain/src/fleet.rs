@@ -11,7 +11,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::Mode;
-use crate::plan::{Direction, Plan, ServiceTraffic};
+use crate::plan::{Datacenter, Direction, Knob, Plan, Position, ServiceTraffic};
 
 /// Shares that differ by less are the same.
 const ROUNDING: f64 = 1e-9;
@@ -35,6 +35,15 @@ pub struct RunAt {
     pub direction: Direction,
     /// It goes on, so its datacenter counts as drained: it will be, or it is
     /// not served yet.
+    pub is_open: bool,
+}
+
+/// What is known of a run, of whatever datacenter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OtherRun<'r> {
+    pub run: u64,
+    pub datacenter: &'r str,
+    pub direction: Direction,
     pub is_open: bool,
 }
 
@@ -72,6 +81,44 @@ pub struct Absent {
 }
 
 impl Fleet {
+    /// The position of the fleet: from the positions of knobs as far as they are
+    /// known, what runs `recorded` of services without knobs (by service and
+    /// datacenter), and the runs that there are. `own` is the run that asks.
+    ///
+    /// An open run counts as if it were through: of two drains the earlier one
+    /// for the later, so that one of them continues, and a restore for all, since
+    /// it may be put back. Of what has ended the values decide.
+    pub fn of(
+        plan: &Plan,
+        own: Option<u64>,
+        position: impl Fn(&Knob) -> Option<Position>,
+        recorded: impl Fn(&str, &str) -> Option<f64>,
+        runs: &[OtherRun<'_>],
+    ) -> Fleet {
+        let row = |traffic: &ServiceTraffic| {
+            let row = plan.datacenters.iter().enumerate().map(|(at, datacenter)| {
+                let recorded = recorded(&traffic.service, &datacenter.name);
+                traffic.multiplier(at, &position, recorded)
+            });
+            row.collect()
+        };
+        let run_at = |datacenter: &Datacenter| {
+            let there = runs.iter().filter(|run| run.datacenter == datacenter.name);
+            let newest = there.filter(|run| Some(run.run) != own).max_by_key(|run| run.run)?;
+            let counts =
+                newest.direction == Direction::Restore || own.is_none_or(|own| newest.run < own);
+            Some(RunAt {
+                run: newest.run,
+                direction: newest.direction,
+                is_open: newest.is_open && counts && datacenter.name != plan.datacenter,
+            })
+        };
+        Fleet {
+            multipliers: plan.traffic.iter().map(row).collect(),
+            runs: plan.datacenters.iter().map(run_at).collect(),
+        }
+    }
+
     /// Nothing was moved, except what a restore is there for.
     pub fn unmoved(plan: &Plan) -> Fleet {
         let is_away =
@@ -254,7 +301,9 @@ impl fmt::Display for LimitReached {
                 percent(*bound),
                 percent(*found),
             ),
-            Limit::Unknown => write!(f, "whether {service} is served elsewhere is unknown{because}"),
+            Limit::Unknown => {
+                write!(f, "whether {service} is served elsewhere is unknown{because}")
+            }
         }
     }
 }
@@ -281,4 +330,137 @@ impl fmt::Display for Absent {
 fn percent(share: f64) -> f64 {
     let percent = (share * 100.0).round();
     if share < 1.0 && percent >= 100.0 { 99.0 } else { percent + 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{KeepDrained, Limits, TrafficAt, TrafficKnob};
+    use crate::value::Value;
+
+    fn plan(serving_min: u32, drained_max: f64) -> Plan {
+        let names = ["east", "west", "south"];
+        let datacenter =
+            |name: &str| Datacenter { name: name.into(), capacity: 100.0, load: 0.0, line: 0.75 };
+        let at = |service: &str, name: &str| TrafficAt {
+            load: 10.0,
+            knobs: vec![TrafficKnob {
+                knob: Knob { driver: "edge".into(), name: format!("{service}/{name}") },
+                goal: Value::Number(0.0),
+                original: None,
+            }],
+            ..TrafficAt::default()
+        };
+        let traffic = |service: &str| ServiceTraffic {
+            service: service.into(),
+            datacenters: names.map(|name| at(service, name)).to_vec(),
+        };
+        Plan {
+            datacenter: "east".into(),
+            direction: Direction::Drain,
+            tasks: Vec::new(),
+            knobs: Vec::new(),
+            conditions: Vec::new(),
+            health: Vec::new(),
+            budgets: Vec::new(),
+            datacenters: names.map(datacenter).to_vec(),
+            limits: Limits { serving_min, drained_max },
+            traffic: ["web", "chat"].map(traffic).to_vec(),
+            fleet: Fleet::default(),
+            keep_drained: KeepDrained::default(),
+            puts_back: None,
+        }
+    }
+
+    /// What the limits say when each knob has such a value, with 1 before.
+    fn verdict(plan: &Plan, values: [[Option<f64>; 3]; 2], runs: &[OtherRun<'_>]) -> String {
+        let position = |knob: &Knob| {
+            let (service, name) = knob.name.split_once('/')?;
+            let at = plan.datacenters.iter().position(|own| own.name == name)?;
+            let value = Value::Number(values[usize::from(service == "chat")][at]?);
+            Some(Position { value, original: Some(Value::Number(1.0)) })
+        };
+        let fleet = Fleet::of(plan, Some(7), position, |_, _| None, runs);
+        assert!(fleet.is_of(plan));
+        match fleet.check_limits(plan, Mode::Drill) {
+            Ok(()) => "within".into(),
+            Err(reached) => reached.to_string(),
+        }
+    }
+
+    fn run(run: u64, datacenter: &str, direction: Direction, is_open: bool) -> OtherRun<'_> {
+        OtherRun { run, datacenter, direction, is_open }
+    }
+
+    const ALL: [Option<f64>; 3] = [Some(1.0); 3];
+
+    #[test]
+    fn the_limit_that_blocks_is_named_with_its_run() {
+        let aborted = [run(3, "west", Direction::Drain, false)];
+        let values = [[Some(1.0), Some(0.0), Some(1.0)], ALL];
+        assert_eq!(
+            verdict(&plan(2, 1.0), values, &aborted),
+            "serving_min is 2, and without east 1 datacenter would serve web: west is drained \
+             (drain, run 3)"
+        );
+        assert_eq!(verdict(&plan(1, 1.0), values, &aborted), "within");
+        assert_eq!(
+            verdict(&plan(1, 0.4), values, &aborted),
+            "drained_max is 40 %, and without east 50 % of the capacity would be drained: west is \
+             50 % drained (drain, run 3)"
+        );
+    }
+
+    #[test]
+    fn an_open_run_counts_as_if_it_were_through() {
+        let limits = plan(2, 1.0);
+        let reason = "serving_min is 2, and without east 1 datacenter would serve web: west is \
+                      drained ";
+        let verdict = |of: OtherRun<'_>| verdict(&limits, [ALL; 2], &[of]);
+        let earlier = verdict(run(3, "west", Direction::Drain, true));
+        assert_eq!(earlier, format!("{reason}(open drain, run 3)"));
+        assert_eq!(verdict(run(9, "west", Direction::Drain, true)), "within", "it waits for us");
+        let restore = verdict(run(9, "west", Direction::Restore, true));
+        assert_eq!(restore, format!("{reason}(open restore, run 9)"));
+        assert_eq!(verdict(run(3, "west", Direction::Drain, false)), "within", "it is over");
+    }
+
+    #[test]
+    fn what_is_unknown_bars_a_drill_but_not_a_disaster() {
+        let limits = plan(1, 0.5);
+        let said = verdict(&limits, [ALL, [Some(1.0), None, Some(1.0)]], &[]);
+        assert_eq!(
+            said,
+            "whether chat is served elsewhere is unknown: west, of which a traffic knob cannot be \
+             read and no run recorded it"
+        );
+        let fleet =
+            Fleet { multipliers: vec![vec![Some(1.0), None, Some(1.0)]; 2], runs: vec![None; 3] };
+        assert_eq!(fleet.check_limits(&limits, Mode::Disaster), Ok(()));
+    }
+
+    #[test]
+    fn a_little_traffic_is_traffic_and_a_little_less_than_all_is_not_all() {
+        let values = [[Some(1.0), Some(0.005), Some(0.0)], ALL];
+        assert_eq!(verdict(&plan(1, 1.0), values, &[]), "within");
+        assert_eq!((percent(0.999), percent(1.0), percent(-0.0)), (99.0, 100.0, 0.0));
+    }
+
+    #[test]
+    fn a_service_that_is_nowhere_else_is_not_drained_without_two_people() {
+        let mut lone = plan(1, 1.0);
+        for at in [1, 2] {
+            lone.traffic[0].datacenters[at].load = 0.0;
+        }
+        let values = [[Some(1.0), None, None], ALL];
+        assert_eq!(
+            verdict(&lone, values, &[]),
+            "serving_min is 1, and without east 0 datacenters would serve web"
+        );
+        // In two of three it has to be in the other one, whatever serving_min says.
+        lone.limits.serving_min = 2;
+        lone.traffic[0].datacenters[1].load = 10.0;
+        let values = [[Some(1.0), Some(1.0), None], ALL];
+        assert_eq!(verdict(&lone, values, &[]), "within");
+    }
 }

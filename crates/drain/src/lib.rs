@@ -22,9 +22,9 @@ mod value;
 pub use condition::{Comparison, Condition, FRESH_FOR, NoData, Observed, Source, Verdict};
 pub use plan::{
     Act, Basis, Budget, BudgetId, Capacity, ConditionId, Datacenter, DatacenterId, Direction, Exit,
-    Expected, Foresight, Goal, KeepDrained, Knob, KnobId, Limits, Move, Next, OnBreach, Outcome, Pace, Plan,
-    Predicted, Saying, ServiceTraffic, Stage, StageId, StageKind, Task, TaskId, TrafficAt,
-    TrafficKnob, Unserved,
+    Expected, Foresight, Goal, KeepDrained, Knob, KnobId, Limits, Move, Next, OnBreach, Outcome,
+    Pace, Plan, Position, Predicted, Saying, ServiceTraffic, Stage, StageId, StageKind, Task,
+    TaskId, TrafficAt, TrafficKnob, Unserved,
 };
 pub use time::{Millis, Time};
 pub use value::Value;

@@ -126,7 +126,10 @@ impl Run {
     /// this run's datacenter counted as drained, since it will be. What moves
     /// traffic in is never kept from it.
     pub(super) fn limit_reached(&self, task: TaskId) -> Option<LimitReached> {
-        let goes_back = self.state.task(task).phase == Phase::Reverting;
+        let goes_back = matches!(
+            self.state.task(task).phase,
+            Phase::Reverting | Phase::Reverted | Phase::Unreverted
+        );
         let moves_out = (self.plan.direction == Direction::Drain) != goes_back;
         if moves_out { self.limit_to_leaving() } else { None }
     }

@@ -7,7 +7,8 @@ use super::{
     Trigger,
 };
 use crate::plan::{
-    ConditionId, Direction, Exit, Goal, KnobId, Next, OnBreach, Outcome, Pace, StageId, StageKind, TaskId,
+    ConditionId, Direction, Exit, Goal, KnobId, Next, OnBreach, Outcome, Pace, StageId, StageKind,
+    TaskId,
 };
 use crate::time::{Millis, Time};
 use crate::value::Value;

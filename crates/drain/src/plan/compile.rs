@@ -142,7 +142,8 @@ impl<'a, 'p> Compiler<'a, 'p> {
         let of_one = |at: &usize| of_any.get(*at).is_some_and(|own| own.knob.contains("$dc"));
         let chosen: Vec<usize> = {
             let of = |is_shift: bool| {
-                let all = of_any.iter().enumerate().filter(move |(_, own)| own.is_shift == is_shift);
+                let all =
+                    of_any.iter().enumerate().filter(move |(_, own)| own.is_shift == is_shift);
                 all.map(|(at, _)| at).filter(of_one).collect::<Vec<_>>()
             };
             Some(of(true)).filter(|shifts| !shifts.is_empty()).unwrap_or_else(|| of(false))
@@ -177,12 +178,15 @@ impl<'a, 'p> Compiler<'a, 'p> {
     fn drained_knobs(&self, service: &Service, dc: &str) -> Vec<Written> {
         let mut written = Vec::new();
         for task in &service.drain {
-            let template = task.template.as_ref().and_then(|own| self.runbooks.template(&own.value));
+            let template =
+                task.template.as_ref().and_then(|own| self.runbooks.template(&own.value));
             let stages = template
                 .and_then(|template| runbook::expand(template, task, &service.name.value, dc));
             for stage in stages.unwrap_or_default() {
                 let (knob, goal, is_shift) = match stage.work {
-                    Work::Shift { knob, to: Aim::Value(goal), returns: false } => (knob, goal, true),
+                    Work::Shift { knob, to: Aim::Value(goal), returns: false } => {
+                        (knob, goal, true)
+                    }
                     Work::Set { knob, to: Aim::Value(goal), returns: false } => (knob, goal, false),
                     _ => continue,
                 };

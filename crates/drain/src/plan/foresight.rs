@@ -211,7 +211,11 @@ impl Plan {
                 usable,
                 before: *before,
                 after: *after,
-                utilisation: if datacenter.capacity > 0.0 { after / datacenter.capacity } else { 0.0 },
+                utilisation: if datacenter.capacity > 0.0 {
+                    after / datacenter.capacity
+                } else {
+                    0.0
+                },
                 fits: *after <= usable.max(*before) + rounding,
             }
         });
@@ -318,10 +322,8 @@ mod tests {
             line: 0.75,
         });
         let at = |(_, load): &(f64, f64)| TrafficAt { load: *load, ..TrafficAt::default() };
-        let traffic = ServiceTraffic {
-            service: "web".into(),
-            datacenters: loads.iter().map(at).collect(),
-        };
+        let traffic =
+            ServiceTraffic { service: "web".into(), datacenters: loads.iter().map(at).collect() };
         Plan {
             datacenter: "dc0".into(),
             direction: Direction::Drain,

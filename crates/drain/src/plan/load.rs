@@ -136,8 +136,11 @@ fn present(own: &ServiceTraffic, now: &[f64]) -> (f64, Option<Vec<f64>>) {
         _ if *share <= 0.0 => Some(0.0),
         _ => None,
     });
-    let measured: Option<Vec<f64>> =
-        if own.datacenters.iter().any(|own| own.measured.is_some()) { measured.collect() } else { None };
+    let measured: Option<Vec<f64>> = if own.datacenters.iter().any(|own| own.measured.is_some()) {
+        measured.collect()
+    } else {
+        None
+    };
     let total = measured.as_ref().map(|loads| loads.iter().sum::<f64>());
     match total {
         // Nothing measured is no traffic, or a total outage: then what is declared will be back.
@@ -148,21 +151,15 @@ fn present(own: &ServiceTraffic, now: &[f64]) -> (f64, Option<Vec<f64>>) {
 
 /// What each datacenter would draw if all were fully open, relative to each
 /// other: what is declared, put right by what was measured.
-fn weights(
-    own: &ServiceTraffic,
-    now: &[f64],
-    total: f64,
-    measured: Option<&[f64]>,
-) -> Vec<f64> {
+fn weights(own: &ServiceTraffic, now: &[f64], total: f64, measured: Option<&[f64]>) -> Vec<f64> {
     let declared: Vec<f64> = match own.load() > 0.0 {
         true => own.datacenters.iter().map(|own| own.load).collect(),
         false => vec![1.0; own.datacenters.len()],
     };
     let Some(measured) = measured else { return declared };
     let is_seen = |at: usize| now[at] > 0.0 && measured[at] > total * 1e-6;
-    let seen = |of: &dyn Fn(usize) -> f64| {
-        (0..now.len()).filter(|at| is_seen(*at)).map(of).sum::<f64>()
-    };
+    let seen =
+        |of: &dyn Fn(usize) -> f64| (0..now.len()).filter(|at| is_seen(*at)).map(of).sum::<f64>();
     let scale = seen(&|at| measured[at] / now[at]) / seen(&|at| declared[at]).max(ROUNDING);
     let weight = |at: usize| match is_seen(at) {
         true => measured[at] / now[at],

@@ -41,12 +41,23 @@ pub struct TrafficKnob {
     pub original: Option<Value>,
 }
 
+/// The value of a knob now, and the one before its drain, if that is recorded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Position {
+    pub value: Value,
+    pub original: Option<Value>,
+}
+
 impl TrafficKnob {
     /// The share of the traffic that a value lets in: 1 at the original, 0 at
     /// the goal of the drain. Without a recorded original the present value is
     /// it, unless that is the goal.
     pub fn multiplier(&self, value: &Value) -> f64 {
-        let original = self.original.as_ref().and_then(Value::number);
+        self.multiplier_from(value, self.original.as_ref())
+    }
+
+    fn multiplier_from(&self, value: &Value, original: Option<&Value>) -> f64 {
+        let original = original.and_then(Value::number);
         match (value, &self.goal, original) {
             (Value::Number(value), Value::Number(goal), Some(original)) if original != *goal => {
                 let share = (value - goal) / (original - goal);
@@ -73,11 +84,12 @@ impl ServiceTraffic {
 
     /// The share of its traffic that a datacenter is open to: the least of what
     /// its knobs say. `None` if one that counts is unknown. `recorded` is what
-    /// runs say about a service without such knobs.
+    /// runs say about a service without such knobs. Originals are those of now:
+    /// another run may have recorded one since the plan was made.
     pub fn multiplier(
         &self,
         datacenter: usize,
-        value: impl Fn(&Knob) -> Option<Value>,
+        position: impl Fn(&Knob) -> Option<Position>,
         recorded: Option<f64>,
     ) -> Option<f64> {
         let own = &self.datacenters[datacenter];
@@ -86,8 +98,10 @@ impl ServiceTraffic {
         }
         let mut least: f64 = 1.0;
         for knob in &own.knobs {
-            match value(&knob.knob) {
-                Some(value) => least = least.min(knob.multiplier(&value)),
+            match position(&knob.knob) {
+                Some(Position { value, original }) => {
+                    least = least.min(knob.multiplier_from(&value, original.as_ref()));
+                }
                 // Where the service is not expected, its knobs need not exist.
                 None if self.is_in(datacenter) => return None,
                 None => least = 0.0,
@@ -156,9 +170,10 @@ mod tests {
                 TrafficAt { load: 1.0, ..TrafficAt::default() },
             ],
         };
-        let of = |knob: &Knob| Some(number(if knob.name == "x" { 0.7 } else { 0.3 }));
+        let at = |value| Position { value: number(value), original: Some(number(1.0)) };
+        let of = |knob: &Knob| Some(at(if knob.name == "x" { 0.7 } else { 0.3 }));
         assert_eq!(two(1.0).multiplier(0, of, None), Some(0.3));
-        let one = |knob: &Knob| (knob.name == "x").then_some(number(0.7));
+        let one = |knob: &Knob| (knob.name == "x").then_some(at(0.7));
         assert_eq!(two(1.0).multiplier(0, one, None), None);
         assert_eq!(two(0.0).multiplier(0, one, None), Some(0.0), "it is not expected there");
         assert_eq!(two(1.0).multiplier(1, one, Some(0.0)), Some(0.0), "no knob carries it");

@@ -37,7 +37,10 @@ impl Sketch {
         // One service that is everywhere: limits are about it, and others move its traffic.
         let everywhere = ServiceTraffic {
             service: "all".into(),
-            datacenters: vec![TrafficAt { load: 1.0, ..TrafficAt::default() }; site.datacenters.len()],
+            datacenters: vec![
+                TrafficAt { load: 1.0, ..TrafficAt::default() };
+                site.datacenters.len()
+            ],
         };
         Sketch {
             plan: Plan {

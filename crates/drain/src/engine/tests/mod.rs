@@ -41,12 +41,8 @@ fn stage(name: &str, kind: StageKind, done: Next) -> Stage {
 
 impl Sketch {
     fn new() -> Self {
-        let datacenter = |name: &str| Datacenter {
-            name: name.into(),
-            capacity: 100.0,
-            load: 30.0,
-            line: 0.75,
-        };
+        let datacenter =
+            |name: &str| Datacenter { name: name.into(), capacity: 100.0, load: 30.0, line: 0.75 };
         let at = TrafficAt { load: 30.0, ..TrafficAt::default() };
         let web = ServiceTraffic { service: "web".into(), datacenters: vec![at; 3] };
         Sketch {

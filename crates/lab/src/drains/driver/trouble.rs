@@ -1,8 +1,8 @@
 //! What happens to a run from outside: faults, people, and somebody who tidies
 //! up after both.
 
-use drain::fleet::Fleet;
 use drain::engine::{Command, Event as Happening, Hold, Phase, State};
+use drain::fleet::Fleet;
 use drain::{KnobId, Millis, StageKind, TaskId};
 
 use super::Driver;
