@@ -12,6 +12,7 @@
 mod condition;
 pub mod date;
 pub mod engine;
+pub mod fleet;
 mod forecast;
 pub mod history;
 mod number;
@@ -26,8 +27,9 @@ pub use forecast::{Eta, Forecast, forecast};
 pub use number::{number, percent};
 pub use plan::{
     Act, Basis, Budget, BudgetId, Capacity, ConditionId, Datacenter, DatacenterId, Direction, Exit,
-    Expected, Foresight, Goal, Knob, KnobId, Limits, Move, Next, OnBreach, Outcome, Pace, Plan,
-    Predicted, Saying, Stage, StageId, StageKind, Task, TaskId,
+    Expected, Foresight, Goal, KeepDrained, Knob, KnobId, Limits, Move, Next, OnBreach, Outcome,
+    Pace, Plan, Position, Predicted, Saying, ServiceTraffic, Stage, StageId, StageKind, Task,
+    TaskId, TrafficAt, TrafficKnob, Unserved,
 };
 pub use time::{Millis, Time};
 pub use value::Value;

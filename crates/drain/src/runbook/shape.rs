@@ -102,6 +102,13 @@ pub(crate) static SERVICE: Shape = Shape {
             "How much of each datacenter's capacity it uses.",
         ),
         field(
+            "measured_load",
+            Query,
+            Optional,
+            "The present load of a datacenter, in PromQL with `$dc`, in the unit of `load`: one \
+             value. Plans use it when it is fresh, else `load`.",
+        ),
+        field(
             "health",
             Map(&Record(&CONDITION)),
             Optional,
@@ -243,6 +250,13 @@ pub(crate) static EVACUATION: Shape = Shape {
             "What tasks share, and how much there is of it: a link, a reserve of capacity.",
         ),
         field("services", List(&Name), Required, "The services that leave and come back."),
+        field(
+            "keep_drained",
+            Choice(&["always", "disaster", "never"]),
+            Default("disaster"),
+            "Whether knobs that a drain has left and that are found elsewhere afterwards are put \
+             back at once: after every drain, after those in disaster mode, or after none.",
+        ),
         field("health", List(&Condition), Optional, "What must hold for every step of every task."),
         field(
             "drain",

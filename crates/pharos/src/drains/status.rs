@@ -7,7 +7,7 @@ use drain::engine::{ATTEMPTS_MAX, Abort, DRIFTS_MAX, Hold, Mode, Phase, Run, Run
 use drain::report::describe;
 use drain::{
     ConditionId, Direction, Eta, KnobId, Millis, StageKind, TaskId, Time, Value, Verdict, forecast,
-    number, percent,
+    number,
 };
 use serde::{Deserialize, Serialize};
 use store::RunId;
@@ -197,16 +197,13 @@ pub struct DriftStatus {
     pub contested: bool,
 }
 
-/// What the run itself does not know: what was looked at in vain, and why, and
-/// which runs drained other datacenters.
+/// What was looked at in vain, and why.
 #[derive(Clone, Debug, Default)]
 pub struct Unseen {
     /// Conditions without a value.
     pub conditions: BTreeMap<ConditionId, String>,
     /// Knobs that could not be read.
     pub knobs: BTreeMap<KnobId, String>,
-    /// The newest run of each other datacenter.
-    pub others: BTreeMap<String, RunId>,
 }
 
 impl Status {
@@ -390,51 +387,16 @@ fn why_held(run: &Run, id: TaskId, hold: &Hold, now: Time, unseen: &Unseen) -> S
         Hold::Contested { .. } => {
             format!("{why}; `resume {}` goes on once nobody does", plan.task(id).name)
         }
-        Hold::Limit { .. } => limits(run, unseen),
+        Hold::Limit { .. } => match &run.state().waived_by[..] {
+            [] => why,
+            [one, ..] => format!("{why}; {one} waived it, a second person must too"),
+        },
         Hold::Unanswered { effect } => match run.state().in_flight.get(effect) {
             Some(own) => format!("{why} since {}", whole_secs(now - own.since)),
             None => why,
         },
         _ => why,
     }
-}
-
-/// Which limit is in the way, and which runs used it up.
-fn limits(run: &Run, unseen: &Unseen) -> String {
-    let (plan, state) = (run.plan(), run.state());
-    let share = |at: usize| match plan.datacenters[at].name == plan.datacenter {
-        true => 1.0,
-        false => state.drained.get(at).copied().unwrap_or(0.0),
-    };
-    let all = 0..plan.datacenters.len();
-    let serving = all.clone().filter(|at| share(*at) < 1.0).count();
-    let capacity: f64 = plan.datacenters.iter().map(|own| own.capacity).sum();
-    let gone: f64 = all.clone().map(|at| plan.datacenters[at].capacity * share(at)).sum();
-    let limit = match (serving as u32) < plan.limits.serving_min {
-        true => format!(
-            "limit serving_min {}: {serving} of {} datacenters would serve",
-            plan.limits.serving_min,
-            plan.datacenters.len()
-        ),
-        false => format!(
-            "limit drained_max {}: {} of the capacity would be drained",
-            percent(plan.limits.drained_max),
-            percent(if capacity > 0.0 { gone / capacity } else { 0.0 })
-        ),
-    };
-    let others = all.filter(|at| plan.datacenters[*at].name != plan.datacenter && share(*at) > 0.0);
-    let others: Vec<String> = others
-        .map(|at| {
-            let name = &plan.datacenters[at].name;
-            let by = unseen.others.get(name).map_or(String::new(), |run| format!(" by run {run}"));
-            format!("{name} is drained to {}{by}", percent(share(at)))
-        })
-        .collect();
-    let waived = match &state.waived_by[..] {
-        [] => String::new(),
-        [one, ..] => format!("; {one} waived it, a second person must too"),
-    };
-    format!("{limit}; {}{waived}", others.join(", "))
 }
 
 fn asks(run: &Run, id: TaskId) -> Option<String> {

@@ -28,6 +28,8 @@ pub struct Traced {
     pub is_complete: bool,
     /// Between its start and its end, and not on the way back.
     pub is_running: bool,
+    /// On the way back.
+    pub is_reverting: bool,
     pub stage: Option<StageId>,
     /// The stage that last ended otherwise than well.
     pub stumbled: Option<StageId>,
@@ -133,6 +135,7 @@ impl Progress {
         let own = &mut self.tasks[task.index()];
         own.is_complete = matches!(trigger, Trigger::Settle | Trigger::Skip);
         own.is_running = matches!(trigger, Trigger::Start);
+        own.is_reverting = matches!(trigger, Trigger::Revert);
         // Where it begins when it begins next: a crash may keep that from being said.
         match trigger {
             Trigger::Start => own.stage = own.stage.or(Some(StageId(0))),

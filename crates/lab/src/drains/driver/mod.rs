@@ -154,7 +154,7 @@ impl Driver {
             skew: 0,
             lies: BTreeMap::new(),
             broken: BTreeMap::new(),
-            fleet: plan.datacenters.iter().map(|place| place.drained).collect(),
+            fleet: vec![0.0; plan.datacenters.len()],
             feigned: BTreeMap::new(),
             looking: Vec::new(),
             retried: BTreeMap::new(),
