@@ -18,7 +18,7 @@ pub mod runbook;
 mod time;
 mod value;
 
-pub use condition::{Comparison, Condition, FRESH_FOR, NoData, Observed, Source, Verdict};
+pub use condition::{Comparison, Condition, Measurement, NoData, Observed, Source, Verdict};
 pub use plan::{
     Act, Basis, Budget, BudgetId, Capacity, ConditionId, Datacenter, DatacenterId, Direction, Exit,
     Expected, Foresight, Goal, Knob, KnobId, Limits, Move, Next, OnBreach, Outcome, Pace, Plan,

@@ -43,7 +43,7 @@ pub use task::{Shifted, TaskState};
 pub use verb::{Abort, Command};
 
 use self::look::{LastLook, Wanted};
-use crate::condition::{Observed, Verdict};
+use crate::condition::{Measurement, Observed, Verdict};
 use crate::plan::{ConditionId, KnobId, Plan, StageKind, TaskId};
 use crate::time::{Millis, Time};
 use crate::value::Value;
@@ -76,8 +76,8 @@ const UNANSWERED_AFTER: Millis = Millis::from_secs(120);
 pub enum Event {
     /// Time has passed.
     Tick,
-    /// A condition was measured, or could not be.
-    Observed { condition: ConditionId, value: Option<f64> },
+    /// A condition was measured, or could not be; `asked` is when that began.
+    Observed { condition: ConditionId, asked: Time, found: Option<Measurement> },
     /// A knob was looked at; `asked` is when that began.
     Looked { knob: KnobId, asked: Time, found: Result<Value, String> },
     /// An effect ended.
@@ -266,7 +266,12 @@ impl Run {
 
     /// The last value of a condition, if it is fresh.
     pub fn value(&self, condition: ConditionId, now: Time) -> Option<f64> {
-        self.seen[condition.index()].value(now)
+        self.seen[condition.index()].value(now, self.plan.condition(condition).max_age)
+    }
+
+    /// The last measurement of a condition, however old its data is.
+    pub fn measurement(&self, condition: ConditionId) -> Option<Measurement> {
+        self.seen[condition.index()].measurement()
     }
 
     /// What a condition says now.
@@ -302,7 +307,9 @@ impl Run {
         self.last = now;
         match event {
             Event::Tick => {}
-            Event::Observed { condition, value } => self.observe(now, condition, value),
+            Event::Observed { condition, asked, found } => {
+                self.observe(now, condition, asked, found);
+            }
             Event::Looked { knob, asked, found } => self.look(now, knob, asked, found),
             Event::Ended { effect, result } => self.end(now, effect, result),
             Event::Fleet { drained } => {
@@ -351,7 +358,8 @@ impl Run {
     fn record(&mut self, at: Time, fact: Fact) {
         let record = Record { seq: self.state.next_seq, at, fact };
         let applied = self.state.apply(&self.plan, &record);
-        debug_assert_eq!(applied, Ok(()), "{record:?}");
+        // What does not follow must not reach the disk: no run could be resumed from it.
+        assert_eq!(applied, Ok(()), "{record:?}");
         self.records.push(record);
     }
 
@@ -385,13 +393,19 @@ impl Run {
         self.agenda.insert((at, task));
     }
 
-    fn observe(&mut self, now: Time, id: ConditionId, value: Option<f64>) {
+    fn observe(
+        &mut self,
+        now: Time,
+        id: ConditionId,
+        asked: Time,
+        found: Option<Measurement>,
+    ) {
         let Some(seen) = self.seen.get_mut(id.index()) else { return };
         let condition = self.plan.condition(id);
-        let was_fresh = seen.value(now).is_some();
-        condition.observe(seen, now, value);
+        let was_fresh = seen.value(now, condition.max_age).is_some();
+        condition.observe(seen, asked, found);
         // Written down each time it comes nearer by a bit: a few times at most.
-        let value = seen.value(now);
+        let value = seen.value(now, condition.max_age);
         let nearness = value.and_then(|value| condition.nearness(value)).unwrap_or(0.0);
         let is_calm = nearness < pace::CLOSE && condition.verdict(seen, now) == Verdict::Holds;
         let was_calm = std::mem::replace(&mut self.are_calm[id.index()], is_calm) && was_fresh;

@@ -141,7 +141,7 @@ impl Run {
                 self.bear_breach(now, task, shift, &pace, why)
             }
             Gate::Closed(why) => self.hold(now, task, why),
-            Gate::Rising { until } => self.wake_at(task, until),
+            Gate::Rising { until } => self.rise(task, until),
             Gate::Open { nearness } => {
                 if self.needs_share(task) && !self.uses_budgets(task) {
                     // It was held for something else: its share is divided first.
@@ -169,7 +169,7 @@ impl Run {
                 // As soon as somebody has looked, whenever that is.
                 let mut health = self.plan.task(task).health.iter().chain(&self.plan.health);
                 let is_unseen = health.any(|id| self.is_unseen_until(now, task, *id).is_some());
-                return (!is_unseen).then_some(until);
+                return until.filter(|_| !is_unseen);
             }
             Gate::Closed(_) => return None,
         };
@@ -186,10 +186,6 @@ impl Run {
             let looked_enough = shift.at_since + wait(&own.pace, &own.expected, circumstances);
             if now < looked_enough {
                 return self.wake_at(task, looked_enough);
-            }
-            if shift.steps > 0 && !self.has_looked_since(task, shift.at_since) {
-                // The next observation wakes it.
-                return self.await_look.put(task, true);
             }
         }
         if shift.is_there() || shift.from == shift.to {
@@ -219,6 +215,13 @@ impl Run {
         }
         if now < patient_until {
             return self.wake_at(task, patient_until);
+        }
+        if let Some((_, Hold::Breach { condition, .. })) = self.state.task(task).hold
+            && shift.step < 0.0
+            && !self.is_seen_since(condition, Some(shift.at_since))
+        {
+            // Whether the last step back was enough is not known yet.
+            return self.await_look.put(task, true);
         }
         match pace.on_breach {
             OnBreach::Hold => {}
@@ -251,7 +254,7 @@ impl Run {
                 self.release(now, task);
                 self.issue(now, task, what);
             }
-            Gate::Rising { until } => self.wake_at(task, until),
+            Gate::Rising { until } => self.rise(task, until),
             Gate::Closed(why) => self.hold(now, task, why),
         }
     }
@@ -259,7 +262,7 @@ impl Run {
     fn await_condition(&mut self, now: Time, task: TaskId, condition: ConditionId) {
         match self.judge(now, task, [condition].into_iter()) {
             Gate::Open { .. } => self.leave(now, task, Outcome::Done),
-            Gate::Rising { until } => self.wake_at(task, until),
+            Gate::Rising { until } => self.rise(task, until),
             Gate::Closed(why) => self.await_gate(now, task, why),
         }
     }
@@ -267,7 +270,12 @@ impl Run {
     fn check(&mut self, now: Time, task: TaskId, condition: ConditionId) {
         match self.judge(now, task, [condition].into_iter()) {
             Gate::Open { .. } => self.leave(now, task, Outcome::Done),
-            Gate::Rising { until } => self.wake_at(task, until),
+            Gate::Rising { until } => self.rise(task, until),
+            Gate::Closed(Hold::Breach { .. })
+                if !self.is_seen_since(condition, self.judged_since(task)) =>
+            {
+                self.rise(task, None);
+            }
             Gate::Closed(Hold::Breach { .. }) => self.leave(now, task, Outcome::Failed),
             Gate::Closed(why) => self.hold(now, task, why),
         }

@@ -392,6 +392,16 @@ impl State {
                     state.last_failure = None;
                 }
                 state.stage_done |= is_of_stage && state.phase == Phase::Running;
+                let governs = state.governs.map(|(knob, _)| knob);
+                let is_change = match &ended.what {
+                    // A rate that follows its budget is no step to be judged.
+                    Effect::Write { knob, .. } => governs != Some(*knob),
+                    Effect::Act(_) => true,
+                    Effect::Say(_) => false,
+                };
+                if is_change {
+                    state.effect_at = Some(at);
+                }
                 if let Effect::Write { knob, value } = ended.what {
                     state.doubted.retain(|(own, _)| *own != knob);
                     if let Some(shift) = state.shift.as_mut().filter(|shift| shift.knob == knob) {

@@ -29,6 +29,9 @@ pub struct TaskState {
     /// A knob that it keeps at its share of a budget.
     pub governs: Option<(KnobId, BudgetId)>,
     pub in_flight: Option<EffectId>,
+    /// When the last effect was confirmed that changed something. Conditions
+    /// judge it by samples that were taken later.
+    pub effect_at: Option<Time>,
     /// The first try of what stages do once that were not done yet: what tells a
     /// repetition from a second act.
     pub occasions: Vec<(StageId, EffectId)>,
@@ -87,6 +90,7 @@ impl TaskState {
             stage_done: false,
             governs: None,
             in_flight: None,
+            effect_at: None,
             occasions: Vec::new(),
             failures: 0,
             failed_at: Time(0),

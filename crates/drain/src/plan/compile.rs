@@ -6,9 +6,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::*;
-use crate::condition::Source;
+use crate::condition::{NoData, Source};
 use crate::runbook::{
-    self, Aim, ConditionUse, Evacuation, Place, Problems, Runbooks, Service, Work,
+    self, Aim, ConditionUse, Evacuation, NoTraffic, Place, Problems, Runbooks, Service, Work,
 };
 
 /// What a plan depends on besides the runbooks.
@@ -25,6 +25,8 @@ pub(crate) struct Given<'a> {
 /// what holds state.
 const PRIORITY_USER_FACING: i32 = 100;
 const PRIORITY_STATEFUL: i32 = 50;
+/// How old samples may be, in scrape intervals: one may be missed.
+const MAX_AGE_SCRAPES: f64 = 3.0;
 
 /// The plan, if nothing is in its way; what is gets noted.
 pub(crate) fn compile(
@@ -392,7 +394,14 @@ impl<'a, 'p> Compiler<'a, 'p> {
             comparison: condition.comparison,
             bound: condition.bound.value,
             hold_for: condition.hold_for,
+            max_age: condition.max_age.unwrap_or(self.evacuation.scrape_interval * MAX_AGE_SCRAPES),
             no_data: condition.no_data,
+            no_traffic: match (condition.no_traffic, self.given.direction) {
+                (None, _) => condition.no_data,
+                (Some(NoTraffic::As(policy)), _) => policy,
+                (Some(NoTraffic::PassOnRestore), Direction::Restore) => NoData::Pass,
+                (Some(NoTraffic::PassOnRestore), Direction::Drain) => NoData::Block,
+            },
         };
         let key = format!("{condition:?}");
         Some(*self.condition_ids.entry(key).or_insert_with(|| {

@@ -25,7 +25,9 @@ pub use problem::{PROBLEMS_PER_FILE_MAX, Problem, Severity};
 
 pub(crate) use expand::{Aim, ExpandedStage, Work, expand};
 pub(crate) use problem::{Place, Problems};
-pub(crate) use spec::{Condition, ConditionUse, Evacuation, Service, Source, Task, Traffic};
+pub(crate) use spec::{
+    Condition, ConditionUse, Evacuation, NoTraffic, Service, Source, Task, Traffic,
+};
 pub(crate) use words::{did_you_mean, knob, substitute};
 
 use crate::plan::{self, Direction, Expected, Plan};

@@ -64,7 +64,20 @@ pub(crate) struct Condition {
     pub comparison: Comparison,
     pub bound: Placed<f64>,
     pub hold_for: Millis,
+    /// `None`: a few scrape intervals of the evacuation.
+    pub max_age: Option<Millis>,
     pub no_data: NoData,
+    /// `None`: as no data.
+    pub no_traffic: Option<NoTraffic>,
+}
+
+/// What it means that a query divides nothing by nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoTraffic {
+    As(NoData),
+    /// Passes in a restore, blocks in a drain: where nothing is served, a
+    /// restore is what brings traffic back.
+    PassOnRestore,
 }
 
 /// With variables.
@@ -84,6 +97,7 @@ pub(crate) struct Evacuation {
     pub drained_max_at: Place,
     pub budgets: Vec<(Placed<String>, f64)>,
     pub services: Vec<Placed<String>>,
+    pub scrape_interval: Millis,
     pub health: Vec<ConditionUse>,
     pub drain: Vec<Join>,
     pub restore: Vec<Join>,

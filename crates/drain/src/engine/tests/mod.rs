@@ -70,7 +70,9 @@ impl Sketch {
             comparison: Comparison::Below,
             bound,
             hold_for: Millis::ZERO,
+            max_age: Millis::from_secs(30),
             no_data: NoData::Block,
+            no_traffic: NoData::Block,
         });
         ConditionId(self.plan.conditions.len() as u32 - 1)
     }
@@ -126,6 +128,8 @@ struct World {
     unreadable: BTreeSet<KnobId>,
     /// What all knobs together may stand at, at any moment.
     sum_max: f64,
+    /// From then on there are no new samples, and the last one is given again.
+    exporter_died: Option<Time>,
 }
 
 impl World {
@@ -144,6 +148,7 @@ impl World {
             held_back: None,
             unreadable: BTreeSet::new(),
             sum_max: f64::INFINITY,
+            exporter_died: None,
         };
         world.take(records);
         world
@@ -236,10 +241,16 @@ impl World {
     fn pass(&mut self) {
         self.now = self.now + self.tick;
         for at in 0..self.values.len() {
-            let (condition, value) = (ConditionId(at as u32), self.values[at]);
-            self.event(Event::Observed { condition, value });
+            let (condition, asked) = (ConditionId(at as u32), self.now);
+            let found = self.values[at].map(|value| Measurement::at(self.taken(), value));
+            self.event(Event::Observed { condition, asked, found });
         }
         self.event(Event::Tick);
+    }
+
+    /// When the newest sample was taken.
+    fn taken(&self) -> Time {
+        self.exporter_died.unwrap_or(self.now)
     }
 
     fn passes(&mut self, span: Millis) {
