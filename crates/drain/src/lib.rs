@@ -22,7 +22,7 @@ pub use condition::{Comparison, Condition, Measurement, NoData, Observed, Source
 pub use plan::{
     Act, Basis, Budget, BudgetId, Capacity, ConditionId, Datacenter, DatacenterId, Direction, Exit,
     Expected, Foresight, Goal, Knob, KnobId, Limits, Move, Next, OnBreach, Outcome, Pace, Plan,
-    Predicted, Saying, Stage, StageId, StageKind, Task, TaskId,
+    Predicted, Saying, Stage, StageId, StageKind, Task, TaskId, Undo, UndoBy,
 };
 pub use time::{Millis, Time};
 pub use value::Value;

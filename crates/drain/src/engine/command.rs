@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::pace::HASTE_MAX;
 use super::{Abort, Command, Fact, Phase, Run, Seen, Trigger};
-use crate::plan::{ConditionId, StageKind, TaskId};
+use crate::plan::{ConditionId, StageKind, Task, TaskId, Undo, UndoBy};
 use crate::time::Time;
 
 /// The longest name of a person and the longest reason, in octets: both are
@@ -107,6 +107,9 @@ impl Run {
                 Err(format!("{by} has set the limits aside already; accepted: a second person"))
             }
             Command::WaiveLimits | Command::SetMode { .. } => Ok(()),
+            Command::Abort { how: Abort::Revert } if self.state.abort.is_none() => {
+                self.permit_revert()
+            }
             Command::Abort { how } => match (self.state.abort, how) {
                 (None, _) | (Some(Abort::Revert), Abort::Hold) => Ok(()),
                 _ => {
@@ -114,6 +117,28 @@ impl Run {
                 }
             },
         }
+    }
+
+    /// Whether everything that was done can be undone. What cannot is better
+    /// left to a restore than to half of a way back.
+    fn permit_revert(&self) -> Result<(), String> {
+        let stands_in_the_way = |task: &TaskId| match &self.plan.task(*task).undo {
+            Some(Undo { how: UndoBy::Nothing { missing }, .. }) => {
+                self.state.task(*task).needs_undo.then(|| missing.join("` and `"))
+            }
+            _ => None,
+        };
+        let mut ids = self.plan.task_ids();
+        let Some((task, missing)) = ids.find_map(|id| Some((id, stands_in_the_way(&id)?))) else {
+            return Ok(());
+        };
+        let Task { name, template, .. } = self.plan.task(task);
+        Err(format!(
+            "{name} is done, and a revert would lose what was written since: `{missing}` of its \
+             {template} is not given; accepted: `abort`, which leaves everything as it is, and then \
+             `restore {}`",
+            self.plan.datacenter
+        ))
     }
 
     fn has_waived(&self, by: &str) -> bool {
@@ -132,6 +157,14 @@ impl Run {
             && (trigger, phase) == (Trigger::Retry, Phase::Unreverted);
         if self.state.abort.is_some() && !goes_back_again {
             return Err("the run is aborted, and ends its tasks itself".into());
+        }
+        if matches!(trigger, Trigger::Skip | Trigger::Stop) && !self.is_interruptible(task) {
+            let stage = &self.state.stage(&self.plan, task).name;
+            return Err(format!(
+                "{} is in {stage}, between a fence and what lifts it, and cannot be {done}; \
+                 accepted: once that is through, or `abort --revert`",
+                self.plan.task(task).name
+            ));
         }
         if phase.after(trigger).is_some() {
             return Ok(());

@@ -48,7 +48,7 @@ impl Run {
     }
 
     pub(super) fn is_paused(&self, task: TaskId) -> bool {
-        self.state.paused || self.state.task(task).paused
+        (self.state.paused || self.state.task(task).paused) && self.is_interruptible(task)
     }
 
     /// What conditions say together: the worst of them.

@@ -43,6 +43,11 @@ pub enum Fact {
         stage: StageId,
         outcome: Outcome,
     },
+    /// Why a stage did not end well, or why a task cannot go back.
+    Failed {
+        task: TaskId,
+        why: String,
+    },
     /// Where a knob stood before a task first touched it.
     Found {
         task: TaskId,

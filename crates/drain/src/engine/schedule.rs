@@ -124,6 +124,10 @@ impl Run {
         if how == Abort::Revert && !self.children_are_back(task) {
             return true;
         }
+        if how == Abort::Hold && !self.is_interruptible(task) {
+            // Where it is now it must not stay.
+            return false;
+        }
         self.move_task(now, task, trigger);
         true
     }

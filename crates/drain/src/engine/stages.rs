@@ -9,6 +9,7 @@ use super::{
 use crate::plan::{
     ConditionId, Exit, Goal, KnobId, Next, OnBreach, Outcome, Pace, StageId, StageKind, TaskId,
 };
+use crate::report::describe;
 use crate::time::{Millis, Time};
 use crate::value::Value;
 
@@ -34,12 +35,13 @@ impl Run {
             }
             self.wake_at(task, ends);
         }
-        if self.govern(now, task) {
+        if self.state.task(task).phase == Phase::Running && self.govern(now, task) {
             return;
         }
         match &stage.kind {
             StageKind::Shift { knob, to } => self.shift(now, task, *knob, to),
             StageKind::Set { knob, to } => self.set(now, task, *knob, to),
+            StageKind::PutBack { knob } => self.put_back(now, task, *knob),
             StageKind::Govern { knob, budget } => self.begin_to_govern(now, task, *knob, *budget),
             StageKind::Act(act) => self.act(now, task, Effect::Act(act.clone())),
             StageKind::Say(saying) if !self.state.task(task).stage_done => {
@@ -86,8 +88,13 @@ impl Run {
     pub(super) fn leave(&mut self, now: Time, task: TaskId, outcome: Outcome) {
         let plan = self.plan.clone();
         let (stage, id) = (self.state.stage(&plan, task), self.state.task(task).stage);
+        let is_undo = self.state.task(task).phase == Phase::Reverting;
+        let why = (outcome != Outcome::Done).then(|| self.why_ended(task, outcome));
         self.release(now, task);
         self.record(now, Fact::Left { task, stage: id, outcome });
+        if let Some(why) = why {
+            self.record(now, Fact::Failed { task, why });
+        }
         match stage.next(outcome) {
             Next::Stage(stage) => {
                 self.record(now, Fact::Entered { task, stage });
@@ -95,8 +102,46 @@ impl Run {
                 self.wake(task);
                 self.wake_barriers(task);
             }
+            // What an undo has done is written down with its last stage.
+            Next::Exit(Exit::Done) if is_undo => self.wake(task),
+            Next::Exit(Exit::Failed) if is_undo => {
+                self.move_task(now, task, Trigger::RevertFailed);
+            }
             Next::Exit(Exit::Done) => self.move_task(now, task, Trigger::StagesDone),
             Next::Exit(Exit::Failed) => self.move_task(now, task, Trigger::StagesFailed),
+        }
+    }
+
+    /// Why the stage that a task is in does not end well.
+    fn why_ended(&self, task: TaskId, outcome: Outcome) -> String {
+        let (stage, state) = (self.state.stage(&self.plan, task), self.state.task(task));
+        let name = &stage.name;
+        let condition = match stage.kind {
+            StageKind::Check { condition } | StageKind::Await { condition } => Some(condition),
+            _ => None,
+        };
+        let judged = condition.map(|id| {
+            let value = self.value(id, self.last);
+            describe(&self.plan, &Hold::Awaits { condition: id, value })
+        });
+        match (outcome, &stage.kind) {
+            (Outcome::Late, _) => {
+                let span = stage.timeout.unwrap_or_default();
+                let held = state.hold.as_ref().map(|(_, why)| describe(&self.plan, why));
+                match judged.or(held) {
+                    Some(why) => format!("{name} was not through within {span}: {why}"),
+                    None => format!("{name} was not through within {span}"),
+                }
+            }
+            (_, StageKind::Shift { knob, to }) if state.last_failure.is_none() => {
+                let at = state.origin(*knob).unwrap_or(to.value());
+                format!("{name}: {} is {at}, and steps need a number", self.plan.knob(*knob))
+            }
+            _ => match (judged, &state.last_failure) {
+                (Some(why), _) => format!("{name}: {why}"),
+                (None, Some(why)) => format!("{name}: {why}"),
+                (None, None) => format!("{name} failed"),
+            },
         }
     }
 
@@ -244,12 +289,28 @@ impl Run {
         self.act(now, task, Effect::Write { knob, value: to.value().clone() });
     }
 
-    /// Does something once, when health allows.
+    /// Writes a knob back to where this task found it.
+    fn put_back(&mut self, now: Time, task: TaskId, knob: KnobId) {
+        match self.state.task(task).origin(knob).cloned() {
+            Some(value) => self.act(now, task, Effect::Write { knob, value }),
+            // It was never written.
+            None => self.leave(now, task, Outcome::Done),
+        }
+    }
+
+    /// Does something once, when health allows. Neither a way back nor what
+    /// follows a fence waits for that.
     pub(super) fn act(&mut self, now: Time, task: TaskId, what: Effect) {
         if self.state.task(task).stage_done {
             return self.leave(now, task, Outcome::Done);
         }
-        match self.gate(now, task) {
+        let gate = match self.state.task(task).phase {
+            _ if !self.is_interruptible(task) => Gate::Open { nearness: 0.0 },
+            Phase::Reverting if self.is_paused(task) => Gate::Closed(Hold::Paused),
+            Phase::Reverting => Gate::Open { nearness: 0.0 },
+            _ => self.gate(now, task),
+        };
+        match gate {
             Gate::Open { .. } => {
                 self.release(now, task);
                 self.issue(now, task, what);
@@ -299,6 +360,13 @@ impl Run {
                 || state.phase == Phase::Settling
                 || (state.phase == Phase::Running && has_come())
         })
+    }
+
+    /// Whether a task may be kept from going on: not between a fence and what
+    /// lifts it.
+    pub(super) fn is_interruptible(&self, task: TaskId) -> bool {
+        self.state.task(task).phase != Phase::Running
+            || self.state.stage(&self.plan, task).is_interruptible
     }
 
     pub(super) fn is_contested(&self, knob: KnobId) -> bool {

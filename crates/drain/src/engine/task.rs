@@ -10,7 +10,7 @@ use crate::value::Value;
 pub struct TaskState {
     pub phase: Phase,
     pub stage: StageId,
-    /// The stage that last ended otherwise than well.
+    /// Where a retry begins, by the stage that last ended otherwise than well.
     pub stumbled: Option<StageId>,
     /// Barriers that it has left since it began anew.
     pub met: Vec<StageId>,
@@ -39,6 +39,8 @@ pub struct TaskState {
     pub failures: u32,
     pub failed_at: Time,
     pub last_failure: Option<String>,
+    /// Why a stage did not end well, whatever was done about it since.
+    pub failure: Option<String>,
     /// Who approved the stage it is in.
     pub approved_by: Vec<String>,
     pub overridden: Vec<ConditionId>,
@@ -52,6 +54,12 @@ pub struct TaskState {
     pub was_helped: bool,
     /// Whether it did something that writing knobs back does not undo.
     pub has_acted: bool,
+    /// Whether it had the effect that the undo of its template is about.
+    pub needs_undo: bool,
+    /// Whether it is in the stages that undo it, and whether it was looked
+    /// whether there is something to undo: what failed may have worked or not.
+    pub is_undoing: bool,
+    pub undo_seen: bool,
     /// Steps of all its shifts, and times that a breach held it.
     pub steps: u32,
     pub breaches: u32,
@@ -95,6 +103,7 @@ impl TaskState {
             failures: 0,
             failed_at: Time(0),
             last_failure: None,
+            failure: None,
             approved_by: Vec::new(),
             overridden: Vec::new(),
             paused: false,
@@ -103,10 +112,18 @@ impl TaskState {
             is_stuck: false,
             was_helped: false,
             has_acted: false,
+            needs_undo: false,
+            is_undoing: false,
+            undo_seen: false,
             steps: 0,
             breaches: 0,
             borne: 0.0,
         }
+    }
+
+    /// Why it failed, if it did, or what it has trouble with.
+    pub fn trouble(&self) -> Option<&str> {
+        self.failure.as_deref().or(self.last_failure.as_deref())
     }
 
     /// Where a knob stood before this task touched it.

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::*;
-use crate::condition::{NoData, Source};
+use crate::condition::{Comparison, NoData, Source};
 use crate::runbook::{
     self, Aim, ConditionUse, Evacuation, NoTraffic, Place, Problems, Runbooks, Service, Work,
 };
@@ -197,15 +197,13 @@ impl<'a, 'p> Compiler<'a, 'p> {
         let expanded = runbook::expand(template, task, &service.name.value, self.dc())?;
         let mut stages = Vec::new();
         for stage in &expanded {
-            stages.push(Stage {
-                name: stage.name.clone(),
-                kind: self.kind(draft, stage)?,
-                timeout: stage.timeout,
-                done: stage.done,
-                failed: stage.failed,
-                late: stage.late,
-            });
+            stages.push(self.stage(draft, stage, 0)?);
         }
+        let undo = runbook::expand_undo(template, task, &service.name.value, self.dc())?;
+        let undo = match undo {
+            Some(undo) => Some(self.undo(draft, undo, &mut stages)?),
+            None => None,
+        };
         let uses = |this: &mut Self, list: &[ConditionUse], kind: &str| {
             this.uses(list, Some(service), &format!("{name}.{kind}"))
         };
@@ -229,6 +227,7 @@ impl<'a, 'p> Compiler<'a, 'p> {
             health,
             post: uses(self, &task.post, "post"),
             stages,
+            undo,
             pace: task.pace.value,
             timeout: task.timeout,
             budgets: (task.budgets.iter())
@@ -236,6 +235,48 @@ impl<'a, 'p> Compiler<'a, 'p> {
                 .collect::<Option<_>>()?,
             expected: self.given.expectations.get(name).copied().unwrap_or_default(),
         })
+    }
+
+    /// A stage whose number is higher by `offset` in the task than in its template.
+    fn stage(
+        &mut self,
+        draft: &Draft<'_>,
+        stage: &runbook::ExpandedStage,
+        offset: u32,
+    ) -> Option<Stage> {
+        let moved = |next: Next| match next {
+            Next::Stage(stage) => Next::Stage(StageId(stage.0 + offset)),
+            exit => exit,
+        };
+        Some(Stage {
+            name: stage.name.clone(),
+            kind: self.kind(draft, stage)?,
+            timeout: stage.timeout,
+            done: moved(stage.done),
+            failed: moved(stage.failed),
+            late: moved(stage.late),
+            retry: StageId(stage.retry.0 + offset),
+            is_interruptible: stage.is_interruptible,
+        })
+    }
+
+    /// How a task is undone; adds the stages for it.
+    fn undo(
+        &mut self,
+        draft: &Draft<'_>,
+        undo: runbook::ExpandedUndo,
+        stages: &mut Vec<Stage>,
+    ) -> Option<Undo> {
+        let runbook::ExpandedUndo { after, missing, stages: own } = undo;
+        if !missing.is_empty() {
+            return Some(Undo { after, how: UndoBy::Nothing { missing } });
+        }
+        let first = StageId(stages.len() as u32);
+        for stage in &own {
+            let stage = self.stage(draft, stage, first.0)?;
+            stages.push(stage);
+        }
+        Some(Undo { after, how: UndoBy::Stages { first } })
     }
 
     fn kind(&mut self, draft: &Draft<'_>, stage: &runbook::ExpandedStage) -> Option<StageKind> {
@@ -254,11 +295,16 @@ impl<'a, 'p> Compiler<'a, 'p> {
             Work::Set { knob, to, .. } => {
                 StageKind::Set { to: self.goal(draft, knob, to)?, knob: self.knob(knob)? }
             }
+            Work::PutBack { knob } => StageKind::PutBack { knob: self.knob(knob)? },
             Work::Govern { knob, budget } => {
                 StageKind::Govern { knob: self.knob(knob)?, budget: self.budget(budget)? }
             }
             Work::Act { act, .. } => StageKind::Act(act.clone()),
             Work::Await(used) => StageKind::Await { condition: self.filled(draft, stage, used)? },
+            Work::AwaitExactly(used) => {
+                let tolerant = self.filled(draft, stage, used)?;
+                StageKind::Await { condition: self.exactly(tolerant) }
+            }
             Work::Check(used) => StageKind::Check { condition: self.filled(draft, stage, used)? },
             Work::TimedWait(span) => StageKind::TimedWait { span: *span },
             Work::Barrier(name) => StageKind::Barrier { name: name.clone() },
@@ -352,6 +398,14 @@ impl<'a, 'p> Compiler<'a, 'p> {
         }
     }
 
+    /// The same condition without tolerance: nothing at all may be missing.
+    fn exactly(&mut self, tolerant: ConditionId) -> ConditionId {
+        let known = self.conditions[tolerant.index()].clone();
+        let name = format!("{} (exactly)", known.name);
+        let exact = Condition { name, comparison: Comparison::AtMost, bound: 0.0, ..known };
+        self.keep(exact)
+    }
+
     fn named(&mut self, name: &str, by: Option<&Service>) -> Option<ConditionId> {
         let (service, condition) = match name.split_once('.') {
             Some((service, condition)) => (self.runbooks.service(service)?, condition),
@@ -403,11 +457,15 @@ impl<'a, 'p> Compiler<'a, 'p> {
                 (Some(NoTraffic::PassOnRestore), Direction::Drain) => NoData::Block,
             },
         };
+        Some(self.keep(condition))
+    }
+
+    fn keep(&mut self, condition: Condition) -> ConditionId {
         let key = format!("{condition:?}");
-        Some(*self.condition_ids.entry(key).or_insert_with(|| {
+        *self.condition_ids.entry(key).or_insert_with(|| {
             self.conditions.push(condition);
             ConditionId(self.conditions.len() as u32 - 1)
-        }))
+        })
     }
 }
 

@@ -170,7 +170,7 @@ impl Plan {
                 let steps = task.pace.steps();
                 Millis(task.pace.wait.0.saturating_mul(u64::from(steps)))
             }
-            StageKind::Set { .. } => SET_USUALLY,
+            StageKind::Set { .. } | StageKind::PutBack { .. } => SET_USUALLY,
             StageKind::Act(_) => ACT_USUALLY,
             StageKind::Await { condition } => AWAIT_USUALLY.max(hold(*condition)),
             StageKind::Check { condition } => CHECK_USUALLY + hold(*condition),
@@ -233,7 +233,7 @@ impl Plan {
         let mut stands = positions.clone();
         let mut moves = Vec::new();
         for id in self.task_ids() {
-            for stage in &self.task(id).stages {
+            for stage in self.task(id).forward() {
                 let (StageKind::Shift { knob, to } | StageKind::Set { knob, to }) = &stage.kind
                 else {
                     continue;
@@ -300,7 +300,10 @@ mod tests {
                 done,
                 failed,
                 late: failed,
+                retry: StageId(0),
+                is_interruptible: true,
             }],
+            undo: None,
             pace: PACE,
             timeout: Millis::from_secs(3600),
             budgets: Vec::new(),

@@ -10,6 +10,7 @@ use serde::Serialize;
 pub use html::render;
 pub use path::CostlyEdge;
 
+use crate::condition::Condition;
 use crate::engine::{Corrupt, Effect, Fact, Hold, Mode, Phase, Record, RunOutcome, State};
 use crate::history::Sample;
 use crate::plan::{ConditionId, Direction, KnobId, Plan, TaskId};
@@ -283,7 +284,7 @@ fn task_report(
         held,
         was_stuck: own.is_stuck,
         is_critical,
-        failure: own.last_failure.clone(),
+        failure: own.trouble().map(str::to_owned),
         sample: took.filter(|_| is_usual).map(|took| Sample {
             took,
             step: own.borne,
@@ -294,13 +295,14 @@ fn task_report(
 
 /// A hold as people read it.
 pub fn describe(plan: &Plan, why: &Hold) -> String {
-    let shown = |id: &ConditionId| {
-        let condition = plan.condition(*id);
-        format!("{} {} {}", condition.name, condition.comparison.symbol(), condition.bound)
+    let shown = |id: &ConditionId, value: &Option<f64>| {
+        let Condition { name, comparison, bound, .. } = plan.condition(*id);
+        let value = value.map_or("has no value".to_owned(), |value| format!("is {value}"));
+        format!("{name} {value}, must be {} {bound}", comparison.symbol())
     };
     match why {
-        Hold::Awaits { condition, .. } => format!("waits for {}", shown(condition)),
-        Hold::Breach { condition, .. } => format!("breach of {}", shown(condition)),
+        Hold::Awaits { condition, value } => format!("waits: {}", shown(condition, value)),
+        Hold::Breach { condition, value } => format!("breach: {}", shown(condition, value)),
         Hold::NoData { condition } => format!("no data for {}", plan.condition(*condition).name),
         Hold::Paused => "paused".into(),
         Hold::Limit => "limits of the evacuation".into(),

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 
 pub use problem::{PROBLEMS_PER_FILE_MAX, Problem, Severity};
 
-pub(crate) use expand::{Aim, ExpandedStage, Work, expand};
+pub(crate) use expand::{Aim, ExpandedStage, ExpandedUndo, Work, expand, expand_undo};
 pub(crate) use problem::{Place, Problems};
 pub(crate) use spec::{
     Condition, ConditionUse, Evacuation, NoTraffic, Service, Source, Task, Traffic,

@@ -123,6 +123,16 @@ pub(crate) struct Template {
     pub about: String,
     pub parameters: Vec<Parameter>,
     pub stages: Vec<Stage>,
+    pub undo: Option<Box<Undo>>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Undo {
+    pub after: Placed<String>,
+    pub if_given: Option<Placed<String>>,
+    pub needs: Vec<Placed<String>>,
+    /// Its stages, as a template with the parameters of the one that they undo.
+    pub template: Template,
 }
 
 #[derive(Clone, Debug)]
@@ -132,6 +142,10 @@ pub(crate) struct Parameter {
     pub choices: Vec<String>,
     pub choices_at: Option<Place>,
     pub required: bool,
+    /// A condition that has no tolerance.
+    pub exact: bool,
+    /// Other parameters, one of which must be given with it.
+    pub together_with: Vec<Placed<String>>,
     pub default: Option<Node>,
     pub about: String,
 }
@@ -141,10 +155,19 @@ pub(crate) struct Stage {
     pub name: Placed<String>,
     pub shape: Option<&'static StageShape>,
     pub with: Vec<(Placed<String>, Node)>,
-    pub timeout: Option<Millis>,
+    pub timeout: Option<Timeout>,
+    pub interruptible: bool,
+    pub retry: Option<Placed<String>>,
     pub done: Option<Placed<Target>>,
     pub failed: Option<Placed<Target>>,
     pub late: Option<Placed<Target>>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Timeout {
+    Fixed(Millis),
+    /// The name of a parameter.
+    Parameter(Placed<String>),
 }
 
 /// Where an outcome leads, as it is written.

@@ -205,6 +205,9 @@ fn fits(kind: &Kind, scalar: &Scalar) -> bool {
             words::share(scalar).is_some_and(|share| share > 0.0 || !above_zero)
         }
         Kind::Duration => words::duration(text).is_some(),
+        Kind::Timeout => {
+            words::duration(text).is_some() || words::whole_variable(text).is_some()
+        }
         Kind::Condition | Kind::List(_) | Kind::Map(_) | Kind::Record(_) => false,
     }
 }
@@ -239,6 +242,7 @@ pub(crate) fn accepted(kind: &Kind) -> String {
         Kind::Share { above_zero: true } => format!("{}, but not 0", words::SHARE_RULE),
         Kind::Share { above_zero: false } => words::SHARE_RULE.into(),
         Kind::Duration => words::DURATION_RULE.into(),
+        Kind::Timeout => format!("{}, or a parameter such as `$patience`", words::DURATION_RULE),
         Kind::Value => "a value".into(),
         Kind::Condition => {
             "the name of a condition such as `errors` or `web.errors`, or a condition in place"

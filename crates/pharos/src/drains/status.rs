@@ -140,7 +140,7 @@ impl TaskStatus {
             waits_for: task.parents().filter(is_open).map(name).collect(),
             asks: asks(run, id),
             is_stuck: state.is_stuck,
-            failure: state.last_failure.clone(),
+            failure: state.trouble().map(str::to_owned),
         }
     }
 }

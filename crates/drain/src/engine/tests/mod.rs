@@ -4,6 +4,7 @@ mod breaches;
 mod budgets;
 mod effects;
 mod knobs;
+mod promotion;
 mod reports;
 mod tasks;
 mod verbs;
@@ -31,7 +32,9 @@ const PACE: Pace = Pace {
 
 fn stage(name: &str, kind: StageKind, done: Next) -> Stage {
     let failed = Next::Exit(Exit::Failed);
-    Stage { name: name.into(), kind, timeout: None, done, failed, late: failed }
+    let (timeout, retry) = (None, StageId(0));
+    let name = name.into();
+    Stage { name, kind, timeout, done, failed, late: failed, retry, is_interruptible: true }
 }
 
 impl Sketch {
@@ -77,7 +80,10 @@ impl Sketch {
         ConditionId(self.plan.conditions.len() as u32 - 1)
     }
 
-    fn task(&mut self, name: &str, after: &[TaskId], stages: Vec<Stage>) -> TaskId {
+    fn task(&mut self, name: &str, after: &[TaskId], mut stages: Vec<Stage>) -> TaskId {
+        for (at, stage) in stages.iter_mut().enumerate() {
+            stage.retry = StageId(at as u32);
+        }
         self.plan.tasks.push(Task {
             name: name.into(),
             service: name.into(),
@@ -89,6 +95,7 @@ impl Sketch {
             health: vec![],
             post: vec![],
             stages,
+            undo: None,
             pace: PACE,
             timeout: Millis::from_secs(600),
             budgets: vec![],
@@ -130,6 +137,8 @@ struct World {
     sum_max: f64,
     /// From then on there are no new samples, and the last one is given again.
     exporter_died: Option<Time>,
+    /// How far back the data of every condition reaches.
+    window: Millis,
 }
 
 impl World {
@@ -149,6 +158,7 @@ impl World {
             unreadable: BTreeSet::new(),
             sum_max: f64::INFINITY,
             exporter_died: None,
+            window: Millis::ZERO,
         };
         world.take(records);
         world
@@ -242,7 +252,8 @@ impl World {
         self.now = self.now + self.tick;
         for at in 0..self.values.len() {
             let (condition, asked) = (ConditionId(at as u32), self.now);
-            let found = self.values[at].map(|value| Measurement::at(self.taken(), value));
+            let (from, to) = (Time(self.taken().0.saturating_sub(self.window.0)), self.taken());
+            let found = self.values[at].map(|value| Measurement { value, from, to });
             self.event(Event::Observed { condition, asked, found });
         }
         self.event(Event::Tick);

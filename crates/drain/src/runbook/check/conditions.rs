@@ -3,7 +3,7 @@
 use super::super::Runbooks;
 use super::super::problem::{Placed, Problems};
 use super::super::promql;
-use super::super::spec::{Condition, ConditionUse, Service, Source};
+use super::super::spec::{Condition, ConditionUse, Service, Source, Task};
 use super::super::words::{did_you_mean, mask};
 use crate::condition::Comparison;
 
@@ -38,6 +38,73 @@ pub(super) fn check_use(
     match used {
         ConditionUse::Named(name) => check_name(runbooks, by, name, problems),
         ConditionUse::InPlace { condition, .. } => check_can_hold(condition, problems),
+    }
+}
+
+/// The condition that a use means, if there is one.
+fn find<'a>(
+    runbooks: &'a Runbooks,
+    service: &'a Service,
+    used: &'a ConditionUse,
+) -> Option<&'a Condition> {
+    let name = match used {
+        ConditionUse::InPlace { condition, .. } => return Some(condition),
+        ConditionUse::Named(name) => name.value.as_str(),
+    };
+    let (service, name) = match name.split_once('.') {
+        Some((other, name)) => (runbooks.service(other)?, name),
+        None => (service, name),
+    };
+    service.health.iter().find(|(own, _)| own.value == name)?.1.as_ref()
+}
+
+/// A condition without tolerance: what it tolerates would be lost.
+pub(super) fn check_exact(
+    runbooks: &Runbooks,
+    service: &Service,
+    used: &ConditionUse,
+    parameter: &Placed<String>,
+    problems: &mut Problems,
+) {
+    let Some(condition) = find(runbooks, service, used) else { return };
+    let bound = condition.bound.value;
+    let is_exact = match condition.comparison {
+        Comparison::Equals => true,
+        Comparison::AtMost => bound <= 0.0,
+        // Of whole numbers; of fractions it tolerates some.
+        Comparison::Below => bound <= 1.0,
+        Comparison::Above | Comparison::AtLeast => false,
+    };
+    if !is_exact {
+        problems.error(
+            parameter.at,
+            format!(
+                "`{}` tolerates {} {bound}: what is missing by then is lost",
+                parameter.value,
+                condition.comparison.symbol()
+            ),
+            "accepted: `equals`, or `at_most: 0`",
+        );
+    }
+}
+
+/// A condition whose tolerance can be taken away: by a bound of 0.
+pub(super) fn check_bounded_above(
+    runbooks: &Runbooks,
+    service: &Service,
+    used: &ConditionUse,
+    task: &Task,
+    problems: &mut Problems,
+) {
+    let is_bounded = |condition: &Condition| {
+        matches!(condition.comparison, Comparison::Below | Comparison::AtMost | Comparison::Equals)
+    };
+    if find(runbooks, service, used).is_some_and(|condition| !is_bounded(condition)) {
+        problems.error(
+            task.with_at,
+            "what must hold after the fence cannot be told from what must hold before it",
+            "add `caught_up:` with a condition that holds when nothing is missing",
+        );
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::super::arguments;
 use super::super::expand::{Aim, Work, expand};
-use super::super::problem::{Place, Problems};
-use super::super::spec::{Service, Task, Template};
+use super::super::problem::{Place, Placed, Problems};
+use super::super::spec::{Parameter, Service, Task, Template};
 use super::super::stages::ArgumentKind;
 use super::super::words::{did_you_mean, nearest};
 use super::super::{Runbooks, lift};
@@ -79,12 +79,16 @@ fn check_parameters(
             );
             continue;
         };
+        check_company(task, parameter, name, problems);
         let Some(kind) = parameter.kind else { continue };
         check_value(kind, &parameter.choices, node, &name.value, OUTER.to_vec(), problems);
         if kind == ArgumentKind::Condition
             && let Some(used) = lift::condition_use(node)
         {
             conditions::check_use(runbooks, Some(service), &used, problems);
+            if parameter.exact {
+                conditions::check_exact(runbooks, service, &used, name, problems);
+            }
         }
     }
     for parameter in template.parameters.iter().filter(|parameter| parameter.required) {
@@ -101,6 +105,25 @@ fn check_parameters(
                 format!("add it under `with:`; {accepted}"),
             );
         }
+    }
+}
+
+/// What a parameter makes no sense without.
+fn check_company(
+    task: &Task,
+    parameter: &Parameter,
+    name: &Placed<String>,
+    problems: &mut Problems,
+) {
+    let others = || parameter.together_with.iter().map(|other| other.value.as_str());
+    let is_given = |other: &str| task.with.iter().any(|(given, _)| given.value == other);
+    if others().next().is_some() && !others().any(is_given) {
+        let others: Vec<String> = others().map(|other| format!("`{other}`")).collect();
+        problems.error(
+            name.at,
+            format!("`{}` needs {} beside it", name.value, others.join(" or ")),
+            "add it under `with:`",
+        );
     }
 }
 
@@ -148,6 +171,10 @@ fn check_stages(
             // One that the template names must be one of this service.
             Work::Await(used) | Work::Check(used) => {
                 conditions::check_use(runbooks, Some(service), used, problems);
+            }
+            Work::AwaitExactly(used) => {
+                conditions::check_use(runbooks, Some(service), used, problems);
+                conditions::check_bounded_above(runbooks, service, used, task, problems);
             }
             _ => {}
         }
