@@ -11,7 +11,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use serde_json::Value;
 
-const QUERIES: usize = 600;
+const QUERIES: usize = 1500;
 
 /// Queries over numbers, so that Prometheus knows their value without a target.
 fn query() -> impl Strategy<Value = String> {
@@ -117,6 +117,7 @@ fn an_analysis_agrees_with_prometheus() {
             }
         };
         if status == 400 {
+            wrong.push(format!("{query}: we accept it: {answer}"));
             continue;
         }
         accepted += 1;
@@ -145,7 +146,7 @@ fn an_analysis_agrees_with_prometheus() {
     }
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
     let counts = [accepted, divided, positive];
-    assert!(counts.iter().all(|count| *count > QUERIES / 12), "{counts:?}");
+    assert!(counts.iter().all(|count| *count > QUERIES / 30), "{counts:?}");
 }
 
 #[test]

@@ -44,12 +44,19 @@ pub(super) fn read(query: &str) -> Result<Analysis, Fault> {
 
 /// What an operator does not go with. `numbers`: which of its sides are single
 /// numbers, not series.
-fn check_operator(operator: &str, truth: bool, numbers: [bool; 2]) -> Result<(), (String, String)> {
+fn check_operator(
+    operator: &str,
+    Modifiers { truth, matches }: Modifiers,
+    numbers: [bool; 2],
+) -> Result<(), (String, String)> {
     let compares = COMPARISONS.contains(&operator);
     let (what, remedy) = match operator {
         _ if truth && !compares => ("`bool` does not go with", "drop `bool`"),
         "and" | "or" | "unless" if numbers.contains(&true) => {
             ("a number does not go with", "put `vector(…)` around the number")
+        }
+        _ if matches && numbers.contains(&true) => {
+            ("a number has no labels to be matched by", "drop `on` or `ignoring`")
         }
         _ if compares && !truth && numbers == [true, true] => {
             ("two numbers cannot be filtered by", "add `bool` behind it")
@@ -57,6 +64,50 @@ fn check_operator(operator: &str, truth: bool, numbers: [bool; 2]) -> Result<(),
         _ => return Ok(()),
     };
     Err((format!("{what} `{operator}`"), remedy.into()))
+}
+
+/// What a function takes.
+struct Signature {
+    takes: &'static [Kind],
+    /// Arguments that it has at least.
+    min: usize,
+    /// The last kind may come any number of times.
+    more: bool,
+}
+
+fn signature(function: &str) -> Signature {
+    use Kind::{Number as N, Range as R, Text as T, Vector as V};
+    let exactly = |takes: &'static [Kind]| Signature { takes, min: takes.len(), more: false };
+    let at_least = |min, takes| Signature { takes, min, more: false };
+    match function {
+        "time" | "pi" => exactly(&[]),
+        "vector" => exactly(&[N]),
+        "hour" | "minute" | "month" | "year" | "day_of_month" | "day_of_week" | "day_of_year"
+        | "days_in_month" => at_least(0, &[V]),
+        "clamp" => exactly(&[V, N, N]),
+        "clamp_min" | "clamp_max" => exactly(&[V, N]),
+        "round" => at_least(1, &[V, N]),
+        "histogram_quantile" => exactly(&[N, V]),
+        "histogram_fraction" => exactly(&[N, N, V]),
+        "quantile_over_time" => exactly(&[N, R]),
+        "predict_linear" => exactly(&[R, N]),
+        "holt_winters" | "double_exponential_smoothing" => exactly(&[R, N, N]),
+        "label_replace" => exactly(&[V, T, T, T, T]),
+        "label_join" => Signature { takes: &[V, T, T, T], min: 3, more: true },
+        "sort_by_label" | "sort_by_label_desc" => Signature { takes: &[V, T], min: 1, more: true },
+        "info" => at_least(1, &[V, V]),
+        _ if has(OF_RANGES, function) => exactly(&[R]),
+        _ => exactly(&[V]),
+    }
+}
+
+fn described(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Number => "a number",
+        Kind::Vector => "a vector, such as a metric",
+        Kind::Range => "samples over a span, such as `up[5m]`",
+        Kind::Text => "a text in quotes",
+    }
 }
 
 /// How strongly an operator binds.
@@ -74,6 +125,15 @@ fn precedence(operator: &str) -> u8 {
 /// The strongest operator, and the only one that binds to the right. A sign
 /// binds less: `-2 ^ 2` is -4.
 const POWER: u8 = 6;
+
+/// What follows an operator.
+#[derive(Clone, Copy)]
+struct Modifiers {
+    /// `bool`.
+    truth: bool,
+    /// `on` or `ignoring` with labels.
+    matches: bool,
+}
 
 struct Reader<'a> {
     query: &'a str,
@@ -167,7 +227,7 @@ impl<'a> Reader<'a> {
                 return Ok(left);
             }
             self.operands(left.at.start, &left)?;
-            let truth = self.modifiers()?;
+            let modifiers = self.modifiers()?;
             let right_at = self.offset();
             let right = match strength {
                 POWER => self.deeper(|reader| reader.operations(POWER))?,
@@ -175,11 +235,12 @@ impl<'a> Reader<'a> {
             };
             self.operands(right_at, &right)?;
             let numbers = [&left, &right].map(|side| side.kind == Kind::Number);
-            check_operator(&operator, truth, numbers).map_err(|(what, remedy)| Fault {
+            check_operator(&operator, modifiers, numbers).map_err(|(what, remedy)| Fault {
                 offset,
                 what,
                 remedy,
             })?;
+            let truth = modifiers.truth;
             left = joined(&Operation { offset, operator, truth }, left, right);
         }
     }
@@ -208,20 +269,25 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// What may follow an operator. Whether one of it is `bool`.
-    fn modifiers(&mut self) -> Result<bool, Fault> {
-        let mut truth = false;
+    /// What may follow an operator.
+    fn modifiers(&mut self) -> Result<Modifiers, Fault> {
+        let mut modifiers = Modifiers { truth: false, matches: false };
         while let Some(word) =
             self.take_word(&["bool", "on", "ignoring", "group_left", "group_right"])
         {
             match word.as_str() {
-                "bool" => truth = true,
-                "on" | "ignoring" => self.labels()?,
+                "bool" => modifiers.truth = true,
+                "on" | "ignoring" => {
+                    let before = self.at;
+                    self.labels()?;
+                    // `on()` names no label, and Prometheus lets it pass.
+                    modifiers.matches = self.at > before + 2;
+                }
                 _ if self.peek() == Some(Token::Sign("(")) => self.labels()?,
                 _ => {}
             }
         }
-        Ok(truth)
+        Ok(modifiers)
     }
 
     /// `(a, b)`.
@@ -475,6 +541,14 @@ impl<'a> Reader<'a> {
             });
         }
         let last = &arguments[wanted - 1];
+        let parameter = if name == "count_values" { Kind::Text } else { Kind::Number };
+        if wanted == 2 && arguments[0].kind != parameter {
+            return Err(Fault {
+                offset: arguments[0].at.start,
+                what: format!("argument 1 of `{name}` is {}", described(arguments[0].kind)),
+                remedy: format!("accepted: {}", described(parameter)),
+            });
+        }
         if last.kind != Kind::Vector {
             return Err(Fault {
                 offset: last.at.start,
@@ -517,6 +591,7 @@ impl<'a> Reader<'a> {
                 remedy: "drop the span, or put a function such as `rate(…)` around it".into(),
             });
         }
+        self.check_arguments(name, offset, &arguments)?;
         let values: Vec<Values> = arguments.iter().map(|argument| argument.values).collect();
         // What is computed is about the argument that has the samples.
         let subject = arguments.iter().position(|argument| argument.kind == Kind::Range);
@@ -529,6 +604,45 @@ impl<'a> Reader<'a> {
             _ => Kind::Vector,
         };
         Ok(Meaning::new(kind, values, offset..self.end()).with(arguments))
+    }
+
+    /// Whether a function that is known has what it needs.
+    fn check_arguments(
+        &self,
+        name: &str,
+        offset: usize,
+        arguments: &[Meaning],
+    ) -> Result<(), Fault> {
+        if !has(OF_RANGES, name) && !has(OTHERS, name) {
+            return Ok(());
+        }
+        let Signature { takes, min, more } = signature(name);
+        let max = if more { usize::MAX } else { takes.len() };
+        if !(min..=max).contains(&arguments.len()) {
+            let accepted = match (takes.len(), more) {
+                (len, false) if len == min => format!("accepted: {min}"),
+                (len, false) => format!("accepted: {min} to {len}"),
+                (_, true) => format!("accepted: {min} or more"),
+            };
+            let what = format!("`{name}` has {} arguments", arguments.len());
+            return Err(Fault { offset, what, remedy: accepted });
+        }
+        let last = takes.last().copied();
+        for (at, argument) in arguments.iter().enumerate() {
+            let Some(wanted) = takes.get(at).copied().or(last) else { continue };
+            if argument.kind != wanted {
+                return Err(Fault {
+                    offset: argument.at.start,
+                    what: format!(
+                        "argument {} of `{name}` is {}",
+                        at + 1,
+                        described(argument.kind)
+                    ),
+                    remedy: format!("accepted: {}", described(wanted)),
+                });
+            }
+        }
+        Ok(())
     }
 
     fn arguments(&mut self) -> Result<Vec<Meaning>, Fault> {
