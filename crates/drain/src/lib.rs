@@ -24,5 +24,6 @@ pub use plan::{
     Expected, Foresight, Goal, Knob, KnobId, Limits, Move, Next, OnBreach, Outcome, Pace, Plan,
     Predicted, Saying, Stage, StageId, StageKind, Task, TaskId, Undo, UndoBy,
 };
+pub use runbook::promql;
 pub use time::{Millis, Time};
 pub use value::Value;

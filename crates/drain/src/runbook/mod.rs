@@ -10,7 +10,7 @@ mod check;
 mod expand;
 mod lift;
 mod problem;
-mod promql;
+pub mod promql;
 mod schema;
 mod shape;
 mod spec;

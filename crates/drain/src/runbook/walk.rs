@@ -132,7 +132,7 @@ impl Walk<'_> {
             Kind::Text | Kind::Knob => self.variables(scalar),
             Kind::Query => {
                 self.variables(scalar);
-                if let Err(fault) = promql::check(&words::mask(&scalar.text)) {
+                if let Err(fault) = promql::analyse(&words::mask(&scalar.text)) {
                     self.problems.error(
                         scalar.place_of(fault.offset),
                         format!("the query is not PromQL: {}", fault.what),

@@ -153,7 +153,7 @@ fn check_name(
 fn check_can_hold(condition: &Condition, problems: &mut Problems) {
     let never_negative = match &condition.source {
         Source::Query(query) => {
-            promql::check(&mask(query)).is_ok_and(|meaning| meaning.never_negative)
+            promql::analyse(&mask(query)).is_ok_and(|analysis| analysis.never_negative)
         }
         Source::Gauge(_) => true,
     };
