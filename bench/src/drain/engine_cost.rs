@@ -124,6 +124,7 @@ impl Offsets {
             match &mut stage.kind {
                 StageKind::Shift { knob, .. }
                 | StageKind::Set { knob, .. }
+                | StageKind::PutBack { knob }
                 | StageKind::Govern { knob, .. } => knob.0 += self.knobs,
                 StageKind::Await { condition } | StageKind::Check { condition } => {
                     condition.0 += self.conditions;
@@ -242,8 +243,8 @@ impl Bare {
         let mut taken = Vec::new();
         let began = thread_nanos();
         for condition in self.run.watched() {
-            let value = Some(self.healthy[condition.index()]);
-            let observed = Event::Observed { condition, value };
+            let found = Some(Measurement::at(self.now, self.healthy[condition.index()]));
+            let observed = Event::Observed { condition, asked: self.now, found };
             taken.extend(self.run.handle(self.now, observed).unwrap_or_default());
             self.events += 1;
         }

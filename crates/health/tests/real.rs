@@ -321,7 +321,7 @@ async fn a_stuck_prometheus_gives_no_value_and_later_one_again() {
     let measured = async |patience: Duration| {
         let deadline = Instant::now() + patience;
         loop {
-            let value = prometheus.measure(&hottest).await;
+            let value = prometheus.measure(&hottest).await.map(|reading| reading.value);
             if value.is_ok() || Instant::now() > deadline {
                 return value;
             }
@@ -330,14 +330,17 @@ async fn a_stuck_prometheus_gives_no_value_and_later_one_again() {
     };
     assert_eq!(measured(Duration::from_secs(20)).await, Ok(30.0));
     // Scalars, texts and nonsense, as a real one answers them.
-    let ask =
-        async |query: &str| prometheus.measure(&condition(query, Comparison::Below, 1.0)).await;
+    let ask = async |query: &str| {
+        let reading = prometheus.measure(&condition(query, Comparison::Below, 1.0)).await;
+        reading.map(|reading| reading.value)
+    };
     assert_eq!(ask("6 * 7").await, Ok(42.0));
-    assert_eq!(ask("nothing").await, Err(NoValue::NoSeries));
-    assert_eq!(ask("odd{kind=\"nan\"}").await, Err(NoValue::NotANumber));
+    assert_eq!(ask("nothing").await, Err(NoValue::Ended { selector: "nothing".into() }));
+    assert_eq!(ask("temperature > 1000").await, Err(NoValue::NoSeries));
+    assert!(ask("odd{kind=\"nan\"}").await.unwrap().is_nan());
     for wrong in ["\"text\"", "rate(", "temperature[5m]"] {
         let refused = ask(wrong).await.unwrap_err();
-        assert!(matches!(refused, NoValue::Refused { status: 400, .. }), "{wrong}: {refused}");
+        assert!(matches!(refused, NoValue::Unanswerable(_)), "{wrong}: {refused}");
     }
 
     server.signal("STOP");

@@ -15,6 +15,15 @@ pub fn evaluate(root: &Expr, store: &Store, now: Time) -> Result<Outcome, String
     Scene { store, now }.outcome(root)
 }
 
+/// When the last sample was taken of the series of a selector that is furthest
+/// behind.
+pub fn newest(root: &Expr, store: &Store, now: Time) -> Option<Time> {
+    let Expr::Select(selector) = root else { return None };
+    let now = i64::try_from(now.0).ok()?;
+    let scene = Scene { store, now };
+    scene.live(selector).into_iter().map(|(_, last)| last.at).min()
+}
+
 /// What a query is evaluated over.
 struct Scene<'a> {
     store: &'a Store,
@@ -73,18 +82,23 @@ impl Scene<'_> {
 
     /// The last value of each series, if it has not ended and is not too old.
     fn select(&self, selector: &Selector) -> Vec<Element> {
+        let live = self.live(selector).into_iter();
+        live.map(|(labels, last)| Element { labels: labels.clone(), value: last.value }).collect()
+    }
+
+    fn live(&self, selector: &Selector) -> Vec<(&Labels, Sample)> {
         let end = self.now.saturating_sub(selector.offset_millis);
         let start = end.saturating_sub(LOOKBACK.0 as i64);
-        let mut elements = Vec::new();
+        let mut live = Vec::new();
         for (labels, samples) in self.store.select(selector.name()) {
             if !selector.matches(labels) {
                 continue;
             }
             let last = samples.iter().rev().find(|sample| millis(sample) <= end);
             let last = last.filter(|sample| millis(sample) > start && !sample.is_end());
-            elements.extend(last.map(|last| Element { labels: labels.clone(), value: last.value }));
+            live.extend(last.map(|last| (labels, *last)));
         }
-        elements
+        live
     }
 
     fn over(&self, function: Over, selector: &Selector, span_millis: u64) -> Vec<Element> {

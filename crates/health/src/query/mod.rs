@@ -65,6 +65,12 @@ impl Query {
         parse::parse(text).map(|root| Query { root })
     }
 
+    /// The newest sample of the series that is furthest behind, of those that a
+    /// selector matches and that have not ended; `None` if there are none.
+    pub fn newest(&self, store: &Store, now: Time) -> Option<Time> {
+        eval::newest(&self.root, store, now)
+    }
+
     /// What it gives at a moment; an error if series do not match one to one.
     pub fn evaluate(&self, store: &Store, now: Time) -> Result<Outcome, String> {
         eval::evaluate(&self.root, store, now)
@@ -77,6 +83,13 @@ pub fn check(text: &str) -> Result<(), String> {
 }
 
 impl Outcome {
+    /// The labels of one of them, in PromQL; `None` if it has none.
+    pub fn series(&self, at: usize) -> Option<String> {
+        let Outcome::Vector(elements) = self else { return None };
+        let labels = elements.get(at)?.labels.unnamed();
+        labels.iter().next().is_some().then(|| labels.to_string())
+    }
+
     /// The values alone.
     pub fn values(&self) -> Vec<f64> {
         match self {

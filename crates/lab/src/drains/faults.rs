@@ -59,6 +59,8 @@ pub enum Lie {
     /// It is off by a factor.
     Wrong(f64),
     Missing,
+    /// The exporter is dead, and its last sample is given again and again.
+    Frozen,
 }
 
 /// Crashes at records.
@@ -135,10 +137,11 @@ fn draw_fault(plan: &Plan, at: Time, chance: &mut Chance) -> Fault {
         0..=1 => Fault::Crash { back_after: Millis(chance.among(0..90_000)) },
         2..=4 if !plan.conditions.is_empty() => Fault::Lie {
             condition: ConditionId(chance.index(plan.conditions.len()) as u32),
-            lie: match chance.among(0..3) {
+            lie: match chance.among(0..5) {
                 0 => Lie::Stuck(chance.pick(&[0.0, 0.01, 0.5, 2.0])),
                 1 => Lie::Wrong(chance.pick(&[0.0, 0.5, 1.5, 10.0])),
-                _ => Lie::Missing,
+                2 => Lie::Missing,
+                _ => Lie::Frozen,
             },
             until: at + Millis(chance.among(1000..300_000)),
         },

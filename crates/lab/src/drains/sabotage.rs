@@ -46,11 +46,17 @@ pub enum Sabotage {
     NoFailures,
     /// Nobody has as much time as it should.
     ShortTimeouts,
+    /// A sample counts as taken when it is given.
+    TimeOfAnswer,
+    /// What is undone is undone by putting knobs back.
+    NoUndo,
+    /// What follows a fence is held by whatever holds other stages.
+    HeldFences,
 }
 
 impl Sabotage {
     /// Every sabotage with the checker that must find it.
-    pub const ALL: [(Sabotage, &str); 19] = [
+    pub const ALL: [(Sabotage, &str); 22] = [
         (Sabotage::NoParents, "order"),
         (Sabotage::NoHealth, "gates"),
         (Sabotage::DeafToOthers, "limits"),
@@ -70,6 +76,9 @@ impl Sabotage {
         (Sabotage::NoLooks, "gates"),
         (Sabotage::NoFailures, "ways"),
         (Sabotage::ShortTimeouts, "ways"),
+        (Sabotage::TimeOfAnswer, "gates"),
+        (Sabotage::NoUndo, "fences"),
+        (Sabotage::HeldFences, "fences"),
     ];
 
     /// The plan that is carried out in place of the real one.
@@ -86,6 +95,7 @@ impl Sabotage {
                 plan.health.clear();
                 plan.tasks.iter_mut().for_each(|task| task.health.clear());
             }
+            Sabotage::NoUndo => plan.tasks.iter_mut().for_each(|task| task.undo = None),
             Sabotage::DoubledBudgets => {
                 plan.budgets.iter_mut().for_each(|budget| budget.size *= 2.0);
             }
@@ -104,6 +114,7 @@ impl Sabotage {
             | (Sabotage::NoLooks, kind @ (StageKind::Await { .. } | StageKind::Check { .. })) => {
                 *kind = StageKind::TimedWait { span: Millis::ZERO };
             }
+            (Sabotage::HeldFences, _) => stage.is_interruptible = true,
             (Sabotage::NoFailures, _) => (stage.failed, stage.late) = (stage.done, stage.done),
             (Sabotage::ShortTimeouts, _) => {
                 stage.timeout = stage.timeout.map(|timeout| timeout * 0.5);

@@ -67,7 +67,9 @@ impl Sketch {
             comparison,
             bound,
             hold_for: Millis::ZERO,
+            max_age: Millis::from_secs(30),
             no_data: NoData::Block,
+            no_traffic: NoData::Block,
         };
         self.adopt(condition)
     }
@@ -98,6 +100,8 @@ impl Sketch {
                 },
                 failed,
                 late: failed,
+                retry: StageId(at as u32),
+                is_interruptible: true,
             }
         };
         self.plan.tasks.push(Task {
@@ -111,6 +115,7 @@ impl Sketch {
             health: Vec::new(),
             post: Vec::new(),
             stages: kinds.into_iter().enumerate().map(stage).collect(),
+            undo: None,
             pace: PACE,
             timeout: Millis::from_secs(3600),
             budgets: Vec::new(),

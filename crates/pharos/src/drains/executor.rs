@@ -13,7 +13,7 @@ use std::time::Duration;
 use drain::engine::{
     Command, Effect, EffectId, Ended, Event, Fact, Record, Refusal, Run, RunOutcome,
 };
-use drain::{ConditionId, KnobId, Plan, Source, TaskId, Time};
+use drain::{ConditionId, KnobId, Measurement, Plan, Source, TaskId, Time};
 use drivers::{Drivers, Fence};
 use futures_util::FutureExt;
 use store::{Lease, Step, Store};
@@ -71,8 +71,17 @@ pub struct World {
 #[derive(Debug)]
 struct Done {
     event: Event,
-    /// Why a measurement gave no value.
-    silence: Option<String>,
+    /// What else a measurement gave.
+    aside: Option<Aside>,
+}
+
+/// What people want to know of a measurement, and the engine does not.
+#[derive(Debug)]
+enum Aside {
+    /// The labels of the series that decides, in PromQL.
+    Series(String),
+    /// Why there is no value.
+    Silence(String),
 }
 
 /// Why an executor stopped.
@@ -315,16 +324,16 @@ impl Executor {
     fn spawn(
         &mut self,
         broke: Event,
-        work: impl Future<Output = (Event, Option<String>)> + Send + 'static,
+        work: impl Future<Output = (Event, Option<Aside>)> + Send + 'static,
     ) {
         let run = self.lease.run;
         self.at_work.spawn(async move {
             let done = AssertUnwindSafe(work).catch_unwind().await;
-            let (event, silence) = done.unwrap_or_else(|_| {
+            let (event, aside) = done.unwrap_or_else(|_| {
                 tracing::error!(%run, "something broke off: {broke:?}");
                 (broke, None)
             });
-            Done { event, silence }
+            Done { event, aside }
         });
     }
 
@@ -353,22 +362,28 @@ impl Executor {
             }
             let (plan, health) = (self.run.plan().clone(), self.world.health.clone());
             let drivers = self.world.drivers.clone();
-            self.spawn(Event::Observed { condition, value: None }, async move {
+            // The data is not newer than the question: the answer may take a while.
+            let asked = self.world.clock.now();
+            self.spawn(Event::Observed { condition, asked, found: None }, async move {
                 let own = plan.condition(condition);
                 let measured = match &own.source {
-                    Source::Query(_) => {
-                        health.measure(own).await.map_err(|silence| silence.to_string())
-                    }
+                    Source::Query(_) => match health.measure(own).await {
+                        Ok(reading) => Ok((reading.measurement(asked), reading.series)),
+                        Err(silence) => Err(silence.to_string()),
+                    },
                     Source::Gauge(knob) => match drivers.read(plan.knob(*knob)).await {
-                        Ok(read) => read.number().ok_or_else(|| format!("{read} is no number")),
+                        Ok(read) => match read.number() {
+                            Some(value) => Ok((Measurement::at(asked, value), None)),
+                            None => Err(format!("{read} is no number")),
+                        },
                         Err(error) => Err(error.to_string()),
                     },
                 };
-                let (value, silence) = match measured {
-                    Ok(value) => (Some(value), None),
-                    Err(silence) => (None, Some(silence)),
+                let (found, aside) = match measured {
+                    Ok((found, series)) => (Some(found), series.map(Aside::Series)),
+                    Err(silence) => (None, Some(Aside::Silence(silence))),
                 };
-                (Event::Observed { condition, value }, silence)
+                (Event::Observed { condition, asked, found }, aside)
             });
         }
     }
@@ -385,9 +400,16 @@ impl Executor {
             }
             Event::Observed { condition, .. } => {
                 self.measured.remove(condition);
-                match done.silence {
-                    Some(why) => _ = self.unseen.conditions.insert(*condition, why),
-                    None => _ = self.unseen.conditions.remove(condition),
+                self.unseen.conditions.remove(condition);
+                self.unseen.series.remove(condition);
+                match done.aside {
+                    Some(Aside::Silence(why)) => {
+                        self.unseen.conditions.insert(*condition, why);
+                    }
+                    Some(Aside::Series(series)) => {
+                        self.unseen.series.insert(*condition, series);
+                    }
+                    None => {}
                 }
             }
             _ => {}

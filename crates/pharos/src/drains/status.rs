@@ -82,6 +82,8 @@ pub struct ConditionStatus {
 pub struct Unseen {
     /// Conditions without a value.
     pub conditions: BTreeMap<ConditionId, String>,
+    /// Which series each of the others has its value from.
+    pub series: BTreeMap<ConditionId, String>,
     /// Knobs that could not be read.
     pub knobs: BTreeMap<KnobId, String>,
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use drain::engine::{Abort, Command, Effect, EffectId, Ended, Fact, Mode, Record, Trigger};
-use drain::{ConditionId, KnobId, Outcome, Plan, StageId, StageKind, TaskId, Time, Value};
+use drain::{
+    ConditionId, Exit, KnobId, Next, Outcome, Plan, StageId, StageKind, TaskId, Time, UndoBy, Value,
+};
 
 /// A reader of a log.
 #[derive(Clone, Debug)]
@@ -29,15 +31,23 @@ pub struct Traced {
     /// Between its start and its end, and not on the way back.
     pub is_running: bool,
     pub stage: Option<StageId>,
-    /// The stage that last ended otherwise than well.
+    /// On the way back, in the stages that its template undoes it with.
+    pub is_undoing: bool,
+    /// Whether it began what these undo.
+    needs_undo: bool,
+    /// On the way back, or at its end without having come there.
+    is_back: bool,
+    /// Where it begins when it is tried again.
     pub stumbled: Option<StageId>,
     pub entered: Time,
     pub is_paused: bool,
     pub overridden: BTreeSet<ConditionId>,
     /// Where its knobs are known to be.
     pub at: Vec<(KnobId, Value)>,
-    /// When the last step of the stage it is in was confirmed.
-    pub stepped: Option<Time>,
+    /// Where its knobs were found first.
+    origins: Vec<(KnobId, Value)>,
+    /// When the last effect was confirmed that changed something.
+    effect_at: Option<Time>,
 }
 
 impl Progress {
@@ -75,6 +85,19 @@ impl Progress {
         self.is_paused || self.task(task).is_paused
     }
 
+    /// Whether a task is between a fence and what lifts it.
+    pub fn is_uninterruptible(&self, task: TaskId) -> bool {
+        let stage = self.task(task).stage.filter(|_| self.task(task).is_running);
+        stage.is_some_and(|at| !self.plan.task(task).stages[at.index()].is_interruptible)
+    }
+
+    /// The last effect that conditions of a task are to judge.
+    pub fn judged_since(&self, task: TaskId) -> Option<Time> {
+        let parents = self.plan.task(task).parents();
+        let of_parents = parents.filter_map(|parent| self.task(parent).effect_at).max();
+        of_parents.max(self.task(task).effect_at)
+    }
+
     /// Whether a write brings the shift that a task is in nearer to its end.
     pub fn is_step(&self, task: TaskId, knob: KnobId, value: &Value) -> bool {
         let Some(StageKind::Shift { knob: own, to }) = self.stage(task) else { return false };
@@ -95,13 +118,36 @@ impl Progress {
             }
             Fact::Entered { task, stage } => {
                 let own = &mut self.tasks[task.index()];
-                (own.stage, own.entered, own.stepped) = (Some(*stage), record.at, None);
+                (own.stage, own.entered) = (Some(*stage), record.at);
             }
-            Fact::Left { task, stage, outcome: Outcome::Failed | Outcome::Late } => {
-                self.tasks[task.index()].stumbled = Some(*stage);
+            Fact::Left { task, stage, outcome } => {
+                let of_plan = &self.plan.task(*task).stages[stage.index()];
+                let own = &mut self.tasks[task.index()];
+                if *outcome != Outcome::Done {
+                    own.stumbled = Some(of_plan.retry);
+                }
+                if own.is_undoing && of_plan.next(*outcome) == Next::Exit(Exit::Done) {
+                    (own.is_undoing, own.needs_undo) = (false, false);
+                }
             }
-            Fact::Found { task, knob, value } => self.place(*task, *knob, value.clone()),
+            Fact::Found { task, knob, value } => {
+                let undone = self.plan.task(*task).undone_knob() == Some(*knob);
+                let own = &mut self.tasks[task.index()];
+                if !own.origins.iter().any(|(known, _)| known == knob) {
+                    own.origins.push((*knob, value.clone()));
+                }
+                let is_back = |(known, at): &(KnobId, Value)| known == knob && at.is_met_by(value);
+                if own.is_undoing && undone && own.origins.iter().any(is_back) {
+                    (own.is_undoing, own.needs_undo) = (false, false);
+                }
+                self.place(*task, *knob, value.clone());
+            }
             Fact::Issued { effect, task, what } => {
+                let undo = self.plan.task(*task).undo.as_ref();
+                let own = &mut self.tasks[task.index()];
+                own.needs_undo |= own.is_running
+                    && !matches!(what, Effect::Say(_))
+                    && undo.is_some_and(|undo| Some(undo.after) == own.stage);
                 self.in_flight.push((*effect, *task, what.clone()));
             }
             Fact::Ended { effect, result } => {
@@ -109,13 +155,21 @@ impl Progress {
                     return;
                 };
                 let (_, task, what) = self.in_flight.remove(at);
-                if let (Effect::Write { knob, value }, Ended::Done { .. }) = (what, result) {
+                let Ended::Done { .. } = result else { return };
+                let governs = |knob: KnobId| {
+                    let mut stages = self.plan.task(task).stages.iter();
+                    stages.any(|stage| matches!(stage.kind, StageKind::Govern { knob: own, .. } if own == knob))
+                };
+                let is_change = match &what {
+                    Effect::Write { knob, .. } => !governs(*knob),
+                    Effect::Act(_) => true,
+                    Effect::Say(_) => false,
+                };
+                if is_change {
+                    self.tasks[task.index()].effect_at = Some(record.at);
+                }
+                if let Effect::Write { knob, value } = what {
                     self.place(task, knob, value);
-                    // What puts another knob back is no step of this one.
-                    if matches!(self.stage(task), Some(StageKind::Shift { knob: own, .. }) if *own == knob)
-                    {
-                        self.tasks[task.index()].stepped = Some(record.at);
-                    }
                 }
             }
             Fact::Commanded { by, command, .. } => self.take_command(by, command),
@@ -133,11 +187,23 @@ impl Progress {
         let own = &mut self.tasks[task.index()];
         own.is_complete = matches!(trigger, Trigger::Settle | Trigger::Skip);
         own.is_running = matches!(trigger, Trigger::Start);
+        let undo = self.plan.task(task).undo.as_ref().map(|undo| &undo.how);
+        own.is_undoing = false;
+        let goes_back = trigger == Trigger::Revert || (trigger == Trigger::Retry && own.is_back);
+        own.is_back = goes_back || (own.is_back && trigger == Trigger::RevertFailed);
+        if let Some(UndoBy::Stages { first }) = undo
+            && goes_back
+            && own.needs_undo
+        {
+            (own.stage, own.is_undoing) = (Some(*first), true);
+        }
         // Where it begins when it begins next: a crash may keep that from being said.
         match trigger {
             Trigger::Start => own.stage = own.stage.or(Some(StageId(0))),
             Trigger::StagesFailed => own.stage = own.stumbled.take().or(own.stage),
-            Trigger::RevertDone => (own.stage, own.stumbled) = (None, None),
+            Trigger::RevertDone => {
+                (own.stage, own.stumbled, own.needs_undo) = (None, None, false);
+            }
             _ => {}
         }
     }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use drain::engine::{Effect, EffectId, Ended, Event as Happening, Fact, Mode, Record, Run, State};
-use drain::{ConditionId, KnobId, Millis, Plan, Source, TaskId, Time, Value};
+use drain::{ConditionId, KnobId, Measurement, Millis, Plan, Source, TaskId, Time, Value};
 
 use super::checkers::{Checkers, Event};
 use super::faults::{Crashes, Fate, Fault, Faults, Lie, Moment};
@@ -78,6 +78,8 @@ pub struct Driver {
     /// How far the clock of the run is off.
     skew: i64,
     lies: BTreeMap<ConditionId, (Lie, Time)>,
+    /// The last sample of each condition.
+    samples: Vec<Option<Measurement>>,
     /// Knobs that cannot be turned, whether that is refused, and until when.
     broken: BTreeMap<KnobId, (bool, Time)>,
     /// How much of each datacenter other runs have drained.
@@ -153,6 +155,7 @@ impl Driver {
             now,
             skew: 0,
             lies: BTreeMap::new(),
+            samples: vec![None; plan.conditions.len()],
             broken: BTreeMap::new(),
             fleet: plan.datacenters.iter().map(|place| place.drained).collect(),
             feigned: BTreeMap::new(),
@@ -322,11 +325,29 @@ impl Driver {
     }
 
     fn observe_one(&mut self, condition: ConditionId) {
-        let value = self.measure(condition);
+        let (asked, is_frozen) = (self.clock(), self.is_frozen(condition));
+        let found = match is_frozen {
+            true => self.samples[condition.index()],
+            false => self.measure(condition).map(|value| Measurement::at(asked, value)),
+        };
+        self.samples[condition.index()] = found;
         if self.run.is_some() {
-            self.see(&Event::Told { condition, value });
-            self.tell(Happening::Observed { condition, value });
+            self.see(&Event::Told { condition, asked, found });
+            let found = match self.sabotage {
+                // As if the time of the answer were that of the sample.
+                Some(Sabotage::TimeOfAnswer) => {
+                    found.map(|found| Measurement::at(asked, found.value))
+                }
+                _ => found,
+            };
+            self.tell(Happening::Observed { condition, asked, found });
         }
+    }
+
+    /// Whether the exporter is dead, and the last sample is given again.
+    fn is_frozen(&self, condition: ConditionId) -> bool {
+        let lie = self.lies.get(&condition).filter(|(_, until)| self.now < *until);
+        matches!(lie, Some((Lie::Frozen, _)))
     }
 
     fn measure(&mut self, condition: ConditionId) -> Option<f64> {
@@ -343,6 +364,8 @@ impl Driver {
                 Lie::Stuck(at) => Some(*at),
                 Lie::Wrong(by) => Some(value * by),
                 Lie::Missing => None,
+                // Nobody asks the world then.
+                Lie::Frozen => Some(value),
             },
             _ => Some(value),
         }
