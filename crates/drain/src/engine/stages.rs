@@ -1,13 +1,13 @@
 //! What a running task does in each kind of stage.
 
 use super::gate::Gate;
-use super::pace::{Circumstances, next_stop, wait};
+use super::pace::{Circumstances, next_stop, stop_after, wait};
 use super::{
     ATTEMPTS_MAX, CIRCLE_PAUSE, Effect, Fact, Hold, Phase, RETRY_MAX, RETRY_MIN, Run, Shifted,
     Trigger,
 };
 use crate::plan::{
-    ConditionId, Exit, Goal, KnobId, Next, OnBreach, Outcome, Pace, StageId, StageKind, TaskId,
+    ConditionId, Direction, Exit, Goal, KnobId, Next, OnBreach, Outcome, Pace, StageId, StageKind, TaskId,
 };
 use crate::report::describe;
 use crate::time::{Millis, Time};
@@ -182,6 +182,11 @@ impl Run {
         }
         let pace = self.plan.task(task).pace;
         match self.gate(now, task) {
+            Gate::Closed(why @ Hold::Breach { .. })
+                if self.plan.direction == Direction::Restore && shift.steps == 0 =>
+            {
+                self.begin_restore(now, task, shift, &pace, why);
+            }
             Gate::Closed(why @ Hold::Breach { .. }) => {
                 self.bear_breach(now, task, shift, &pace, why)
             }
@@ -248,6 +253,23 @@ impl Run {
     pub(super) fn turn(&mut self, now: Time, task: TaskId, shift: Shifted, next: f64) {
         let value = Value::Number(shift.value_at(next));
         self.issue(now, task, Effect::Write { knob: shift.knob, value });
+    }
+
+    /// Takes the first step of a restore although health is bad, once it was so
+    /// for long: it was bad before anything moved, and where nothing is served a
+    /// restore is what cures it. The steps after it are judged as any.
+    fn begin_restore(&mut self, now: Time, task: TaskId, shift: Shifted, pace: &Pace, why: Hold) {
+        self.hold(now, task, why);
+        let Some((since, _)) = self.state.task(task).hold else { return };
+        let patient_until = since + pace.patience;
+        if now < patient_until {
+            return self.wake_at(task, patient_until);
+        }
+        if shift.is_there() || shift.from == shift.to {
+            return self.leave(now, task, Outcome::Done);
+        }
+        self.release(now, task);
+        self.turn(now, task, shift, stop_after(shift.at, pace.first));
     }
 
     /// Holds while health is bad; does what the pace says if it stays bad.

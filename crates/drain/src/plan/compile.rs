@@ -281,6 +281,14 @@ impl<'a, 'p> Compiler<'a, 'p> {
 
     fn kind(&mut self, draft: &Draft<'_>, stage: &runbook::ExpandedStage) -> Option<StageKind> {
         Some(match &stage.work {
+            Work::Shift { knob, to: Aim::Original, .. }
+            | Work::Set { knob, to: Aim::Original, .. }
+                if self.is_untouched(knob) =>
+            {
+                // Nothing has to be read for this: it cannot stand in the way of a restore.
+                let text = format!("{knob} was not changed by the drain, and is left as it is");
+                StageKind::Say(Saying { channel: None, text })
+            }
             Work::Shift { knob, to, .. } => {
                 let to = self.goal(draft, knob, to)?;
                 if to.value().number().is_none() {
@@ -315,6 +323,12 @@ impl<'a, 'p> Compiler<'a, 'p> {
                 StageKind::Say(Saying { channel: channel.clone(), text: text.clone() })
             }
         })
+    }
+
+    /// Whether the drain that is undone did not come to a knob. What it changes is
+    /// recorded before it is changed.
+    fn is_untouched(&self, knob: &str) -> bool {
+        !self.given.originals.is_empty() && !self.given.originals.contains_key(knob)
     }
 
     fn goal(&mut self, draft: &Draft<'_>, knob: &str, to: &Aim) -> Option<Goal> {

@@ -62,11 +62,24 @@ pub async fn close(
 ) -> Result<()> {
     let Some((at, outcome)) = run.state().closed else { return Ok(()) };
     let mut records = Vec::new();
+    let mut is_whole = true;
     for entry in store.records(id, 0).all().await? {
-        records.extend(serde_json::from_str::<Record>(&entry.json));
+        match serde_json::from_str::<Record>(&entry.json) {
+            Ok(record) => records.push(record),
+            // How tasks went cannot be told from a part of them.
+            Err(error) => {
+                tracing::error!(
+                    run = %id, seq = entry.seq,
+                    "a record cannot be read, and the run adds nothing to the history: {error}"
+                );
+                is_whole = false;
+            }
+        }
     }
     records.extend(last.iter().cloned());
-    step.performances = performances(id, run.plan(), &records, at);
+    if is_whole {
+        step.performances = performances(id, run.plan(), &records, at);
+    }
     // Everything stands where it stood before; the next drain finds it there.
     step.forgets_originals = match run.plan().direction {
         Direction::Drain => outcome == RunOutcome::Reverted,
@@ -83,8 +96,14 @@ fn performances(
     records: &[Record],
     at: Time,
 ) -> Vec<(String, Performance)> {
-    // Without a report the next plan knows less; the run has ended all the same.
-    let Ok(report) = Report::of(plan, records) else { return Vec::new() };
+    let report = match Report::of(plan, records) {
+        Ok(report) => report,
+        // The next plan knows less; the run has ended all the same.
+        Err(corrupt) => {
+            tracing::error!(%run, "the run adds nothing to the history: {corrupt}");
+            return Vec::new();
+        }
+    };
     let mut performances = Vec::new();
     for task in report.tasks {
         let Some(sample) = task.sample else { continue };

@@ -234,3 +234,22 @@ fn a_step_back_is_judged_before_the_next_one() {
     assert_eq!(world.writes(KnobId(0)).len(), 3, "the window still holds what was before");
     world.until("it goes back further", |world| world.writes(KnobId(0)).len() == 4);
 }
+
+/// Where nothing is served everything is breached, and nothing but a restore
+/// will change that.
+#[test]
+fn a_restore_is_not_held_for_ever_by_health_from_before_its_first_step() {
+    let (world, ..) = watched(OnBreach::Hold);
+    let mut plan = (**world.run.plan()).clone();
+    plan.direction = Direction::Restore;
+    let mut world = World::open(Sketch { plan });
+    world.values[0] = Some(99.0);
+    world.passes(PACE.patience);
+    assert!(world.writes(KnobId(0)).is_empty(), "it may pass by itself");
+    world.until("it begins", |world| world.writes(KnobId(0)) == [0.9]);
+    world.passes(Millis(60_000));
+    assert_eq!(world.writes(KnobId(0)), [0.9], "the first step did not help");
+    world.values[0] = Some(0.0);
+    world.until("it goes on", |world| world.outcome() == Some(RunOutcome::Completed));
+    world.check_replay();
+}

@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use drain::engine::{Effect, Fact, Trigger};
-use drain::{ConditionId, Measurement, NoData, Outcome, Plan, StageKind, TaskId, Time};
+use drain::{
+    ConditionId, Direction, Measurement, Millis, NoData, Outcome, Plan, StageKind, TaskId, Time,
+};
 
 use super::progress::Progress;
 use super::{Checker, Event};
@@ -127,6 +129,14 @@ impl Gates {
         }
         let own = plan.task(task);
         let conditions = || own.health.iter().chain(&plan.health).copied();
+        // A restore begins in spite of health that was bad before it, after a while.
+        let is_first = own.pace.patience > Millis::ZERO
+            && plan.direction == Direction::Restore
+            && is_step
+            && !self.progress.task(task).has_stepped;
+        if is_first && self.progress.task(task).breached_for(now) >= own.pace.patience {
+            return Ok(());
+        }
         self.check(now, task, "took a step", conditions())
     }
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use drain::engine::{Abort, Command, Effect, EffectId, Ended, Fact, Mode, Record, Trigger};
+use drain::engine::{Abort, Command, Effect, EffectId, Ended, Fact, Hold, Mode, Record, Trigger};
 use drain::{
-    ConditionId, Exit, KnobId, Next, Outcome, Plan, StageId, StageKind, TaskId, Time, UndoBy, Value,
+    ConditionId, Exit, KnobId, Millis, Next, Outcome, Plan, StageId, StageKind, TaskId, Time, UndoBy, Value,
 };
 
 /// A reader of a log.
@@ -48,6 +48,17 @@ pub struct Traced {
     origins: Vec<(KnobId, Value)>,
     /// When the last effect was confirmed that changed something.
     effect_at: Option<Time>,
+    /// Whether the shift that it is in has taken a step.
+    pub has_stepped: bool,
+    /// Since when bad health holds it.
+    breached: Option<Time>,
+}
+
+impl Traced {
+    /// How long bad health holds it.
+    pub fn breached_for(&self, now: Time) -> Millis {
+        self.breached.map_or(Millis::ZERO, |since| now - since)
+    }
 }
 
 impl Progress {
@@ -119,6 +130,14 @@ impl Progress {
             Fact::Entered { task, stage } => {
                 let own = &mut self.tasks[task.index()];
                 (own.stage, own.entered) = (Some(*stage), record.at);
+                own.has_stepped = false;
+            }
+            Fact::Held { task, why } => {
+                let own = &mut self.tasks[task.index()];
+                own.breached = match why {
+                    Hold::Breach { .. } => own.breached.or(Some(record.at)),
+                    _ => None,
+                };
             }
             Fact::Left { task, stage, outcome } => {
                 let of_plan = &self.plan.task(*task).stages[stage.index()];
@@ -170,6 +189,11 @@ impl Progress {
                 }
                 if let Effect::Write { knob, value } = what {
                     self.place(task, knob, value);
+                    // What puts another knob back is no step of this one.
+                    let stage = self.stage(task);
+                    let is_own =
+                        matches!(stage, Some(StageKind::Shift { knob: own, .. }) if *own == knob);
+                    self.tasks[task.index()].has_stepped |= is_own;
                 }
             }
             Fact::Commanded { by, command, .. } => self.take_command(by, command),
