@@ -11,6 +11,7 @@
 
 mod condition;
 pub mod engine;
+pub mod fleet;
 pub mod history;
 mod plan;
 pub mod report;
@@ -21,8 +22,9 @@ mod value;
 pub use condition::{Comparison, Condition, Measurement, NoData, Observed, Source, Verdict};
 pub use plan::{
     Act, Basis, Budget, BudgetId, Capacity, ConditionId, Datacenter, DatacenterId, Direction, Exit,
-    Expected, Foresight, Goal, Knob, KnobId, Limits, Move, Next, OnBreach, Outcome, Pace, Plan,
-    Predicted, Saying, Stage, StageId, StageKind, Task, TaskId, Undo, UndoBy,
+    Expected, Foresight, Goal, KeepDrained, Knob, KnobId, Limits, Move, Next, OnBreach, Outcome,
+    Pace, Plan, Position, Predicted, Saying, ServiceTraffic, Stage, StageId, StageKind, Task,
+    TaskId, TrafficAt, TrafficKnob, Undo, UndoBy, Unserved,
 };
 pub use runbook::promql;
 pub use time::{Millis, Time};

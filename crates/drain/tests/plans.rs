@@ -117,7 +117,7 @@ fn the_foresight_of_the_example() {
     assert_eq!(lasts, ["2m", "9m", "5s"]);
     assert!(foresight.fits);
     let after: Vec<_> = foresight.capacity.iter().map(|dc| dc.after.round()).collect();
-    assert_eq!(after, [0.0, 604.0, 496.0]);
+    assert_eq!(after, [0.0, 581.0, 519.0], "by the weights of the others");
     assert_eq!(foresight.moves.len(), 3);
     assert_eq!(foresight.moves[0].from, Some(Value::Number(0.36)));
     assert_eq!(foresight.moves[0].to, Value::Number(0.0));
@@ -128,6 +128,64 @@ fn the_foresight_of_the_example() {
         .plan("east", Direction::Drain, &expectations, &BTreeMap::new())
         .expect("a plan");
     assert_eq!(plan.foresee(&BTreeMap::new()).tasks[0].lasts, Millis::from_secs(5));
+}
+
+#[test]
+fn the_traffic_of_a_service_is_known_in_every_datacenter_and_in_both_directions() {
+    let originals = [("edge:web/east", 0.4), ("edge:chat/east", 0.3)];
+    for plan in [shop(Direction::Drain, &[]), shop(Direction::Restore, &originals)] {
+        let chat = &plan.traffic[1];
+        assert_eq!(chat.service, "chat");
+        let shown = |at: usize| -> Vec<String> {
+            let knobs = chat.datacenters[at].knobs.iter();
+            knobs.map(|own| format!("{} → {}", own.knob, own.goal)).collect()
+        };
+        // Sessions come back by themselves.
+        assert_eq!(shown(0), ["edge:chat/east → 0"]);
+        assert_eq!(shown(2), ["edge:chat/south → 0"]);
+        let loads: Vec<f64> = chat.datacenters.iter().map(|own| own.load).collect();
+        assert_eq!(loads, [100.0, 90.0, 80.0]);
+        let own = &chat.datacenters[0].knobs[0].original;
+        match plan.direction {
+            Direction::Drain => assert_eq!(*own, None),
+            Direction::Restore => assert_eq!(*own, Some(Value::Number(0.3))),
+        }
+    }
+}
+
+#[test]
+fn a_switch_of_a_datacenter_carries_its_traffic_where_nothing_is_shifted() {
+    let db = "pharos: service/v1\nservice: db\ntraffic: stateful\nuser_facing: false\n\
+              load: {east: 1, west: 2}\nmeasured_load: sum(qps{dc=\"$dc\", of=\"$service\"})\n\
+              health: {ok: {query: up, above: 0, no_data: block}}\n\
+              drain:\n  a: {template: ConfigChange, with: {knob: \"cfg:db/$dc\", content: off}}\n\
+              \u{20}\u{20}b: {template: ConfigChange, with: {knob: \"cfg:all\", content: low}}\n\
+              restore:\n  a: {template: ConfigChange, with: {knob: \"cfg:db/$dc\", content: original}}\n\
+              \u{20}\u{20}b: {template: ConfigChange, with: {knob: \"cfg:all\", content: original}}\n";
+    let east = "pharos: evacuation/v1\ndatacenter: east\nservices: [db]\nkeep_drained: always\n\
+                datacenters: {east: {capacity: 5}, west: {capacity: 5}}\n";
+    let library = Library::new(vec![("db".into(), db.into()), ("east".into(), east.into())]);
+    assert_eq!(library.problems(), []);
+    let plan = library.plan("east", Direction::Drain, &BTreeMap::new(), &BTreeMap::new());
+    let plan = plan.expect("a plan");
+    let west = &plan.traffic[0].datacenters[1];
+    let knobs: Vec<String> = west.knobs.iter().map(|own| own.knob.to_string()).collect();
+    assert_eq!(knobs, ["cfg:db/west"], "one of all datacenters says nothing about one");
+    assert_eq!(west.measured_load.as_deref(), Some("sum(qps{dc=\"west\", of=\"db\"})"));
+    assert_eq!(plan.keep_drained, drain::KeepDrained::Always);
+    let json = serde_json::to_string(&plan).expect("JSON");
+    assert_eq!(serde_json::from_str::<Plan>(&json).expect("a plan"), plan);
+}
+
+#[test]
+fn what_measures_load_must_name_the_datacenter() {
+    let db = "pharos: service/v1\nservice: db\ntraffic: stateful\nuser_facing: false\n\
+              measured_load: sum(qps)\nhealth: {ok: {query: up, above: 0, no_data: block}}\n\
+              drain: {w: {template: Wait, with: {span: 1s}}}\nrestore: {}\n";
+    let library = Library::new(vec![("db.yaml".into(), db.into())]);
+    let said: Vec<String> = library.problems().iter().map(ToString::to_string).collect();
+    assert!(said[0].contains("`measured_load` is the same for every datacenter"), "{said:?}");
+    assert!(said[1].contains("without `load`"), "{said:?}");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use super::command::is_same_person;
 use super::{Hold, Phase, Run};
 use crate::condition::Verdict;
+use crate::fleet::{Fleet, LimitReached};
 use crate::plan::{ConditionId, Direction, TaskId};
 use crate::time::{Millis, Time};
 
@@ -33,8 +34,8 @@ impl Run {
         if self.is_paused(task) {
             return Gate::Closed(Hold::Paused);
         }
-        if !self.is_within_limits() {
-            return Gate::Closed(Hold::Limit);
+        if let Some(reached) = self.limit_reached(task) {
+            return Gate::Closed(Hold::Limit(reached));
         }
         let conditions = self.plan.task(task).health.iter().chain(&self.plan.health);
         self.judge(now, task, conditions.copied())
@@ -127,22 +128,36 @@ impl Run {
         (now < until && until - now <= LOOK_COUNTS_FOR).then_some(until)
     }
 
-    /// Whether enough datacenters serve, and not too much is drained, with this
-    /// run's counted as drained: it will be.
-    pub(super) fn is_within_limits(&self) -> bool {
-        if self.plan.direction == Direction::Restore || self.has_waived_limits() {
-            return true;
+    /// Takes the position of the fleet; recorded if it changed.
+    pub(super) fn take_fleet(&mut self, now: Time, fleet: Fleet) {
+        if !fleet.is_of(&self.plan) {
+            return;
         }
-        let datacenters = || self.plan.datacenters.iter().zip(&self.state.drained);
-        let drained = |(own, by_others): (&crate::plan::Datacenter, &f64)| {
-            if own.name == self.plan.datacenter { 1.0 } else { *by_others }
-        };
-        let serving = datacenters().filter(|both| drained(*both) < 1.0).count();
-        let capacity: f64 = datacenters().map(|(own, _)| own.capacity).sum();
-        let gone: f64 = datacenters().map(|both| both.0.capacity * drained(both)).sum();
-        let limits = &self.plan.limits;
-        serving as u32 >= limits.serving_min
-            && (capacity <= 0.0 || gone / capacity <= limits.drained_max + 1e-9)
+        let fleet = fleet.counted(&self.plan);
+        if fleet != self.state.fleet {
+            self.record(now, super::Fact::Fleet { fleet });
+            self.wake_all();
+        }
+    }
+
+    /// The limit that keeps a task from moving traffic out, if it does: with
+    /// this run's datacenter counted as drained, since it will be. What moves
+    /// traffic in is never kept from it.
+    pub(super) fn limit_reached(&self, task: TaskId) -> Option<LimitReached> {
+        let goes_back = matches!(
+            self.state.task(task).phase,
+            Phase::Reverting | Phase::Reverted | Phase::Unreverted
+        );
+        let moves_out = (self.plan.direction == Direction::Drain) != goes_back;
+        if moves_out { self.limit_to_leaving() } else { None }
+    }
+
+    /// The limit that keeps traffic from leaving this run's datacenter.
+    pub(super) fn limit_to_leaving(&self) -> Option<LimitReached> {
+        if self.has_waived_limits() {
+            return None;
+        }
+        self.state.fleet.check_limits(&self.plan, self.state.mode).err()
     }
 
     /// Two people are needed.

@@ -71,6 +71,7 @@ impl Run {
             && owner.phase.keeps_knobs()
             && left.drifts < DRIFTS_MAX
             && !self.state.is_written(knob)
+            && self.limit_reached(left.task).is_none()
     }
 
     /// Takes where a knob stands, or why that is not known.
@@ -139,6 +140,9 @@ impl Run {
 
     /// Why nobody puts a knob back.
     fn why_astray(&self, left: &Left) -> String {
+        if let Some(reached) = self.limit_reached(left.task) {
+            return format!("limit: {reached}");
+        }
         let (name, owner) = (&self.plan.task(left.task).name, self.state.task(left.task));
         match &owner.last_failure {
             Some(why) if owner.failures > 0 => format!("it could not be put back: {why}"),

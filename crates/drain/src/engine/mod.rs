@@ -44,6 +44,7 @@ pub use verb::{Abort, Command};
 
 use self::look::{LastLook, Wanted};
 use crate::condition::{Measurement, Observed, Verdict};
+use crate::fleet::Fleet;
 use crate::plan::{ConditionId, KnobId, Plan, StageKind, TaskId};
 use crate::time::{Millis, Time};
 use crate::value::Value;
@@ -57,7 +58,7 @@ const RETRY_MAX: Millis = Millis(30_000);
 /// taken to be turning it; and how long it must have stayed where it was put
 /// for that to begin anew: a load balancer may be loaded anew now and then.
 pub const DRIFTS_MAX: u32 = 5;
-const DRIFT_FORGOTTEN_AFTER: Millis = Millis::from_secs(600);
+pub const DRIFT_FORGOTTEN_AFTER: Millis = Millis::from_secs(600);
 /// How long a task that came round to where it was without anything taking time
 /// is left alone.
 const CIRCLE_PAUSE: Millis = Millis::from_secs(5);
@@ -82,8 +83,8 @@ pub enum Event {
     Looked { knob: KnobId, asked: Time, found: Result<Value, String> },
     /// An effect ended.
     Ended { effect: EffectId, result: Ended },
-    /// How much of each datacenter other runs have drained.
-    Fleet { drained: Vec<f64> },
+    /// The position of the fleet was read.
+    Fleet { fleet: Fleet },
     /// Somebody says something.
     Said { by: String, reason: String, command: Command },
 }
@@ -312,12 +313,7 @@ impl Run {
             }
             Event::Looked { knob, asked, found } => self.look(now, knob, asked, found),
             Event::Ended { effect, result } => self.end(now, effect, result),
-            Event::Fleet { drained } => {
-                if drained != self.state.drained && drained.len() == self.state.drained.len() {
-                    self.record(now, Fact::Fleet { drained });
-                    self.wake_all();
-                }
-            }
+            Event::Fleet { fleet } => self.take_fleet(now, fleet),
             Event::Said { by, reason, command } => self.obey(now, by, reason, command)?,
         }
         while let Some((at, task)) = self.agenda.first().copied().filter(|(at, _)| *at <= now) {

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::phase::Trigger;
 use super::verb::Command;
+use crate::fleet::{Fleet, LimitReached};
 use crate::plan::{Act, ConditionId, KnobId, Outcome, Saying, StageId, TaskId};
 use crate::time::Time;
 use crate::value::Value;
@@ -103,9 +104,9 @@ pub enum Fact {
         command: Command,
         observed: Vec<Seen>,
     },
-    /// How much of each datacenter other runs have drained.
+    /// The position of the fleet changed, as the limits count it.
     Fleet {
-        drained: Vec<f64>,
+        fleet: Fleet,
     },
     /// The run is over.
     Closed {
@@ -159,7 +160,7 @@ pub enum Hold {
     /// The run or the task is paused.
     Paused,
     /// Datacenters that must serve would not, or too much would be drained.
-    Limit,
+    Limit(LimitReached),
     /// Others use the whole budget.
     Budget,
     /// Somebody else keeps turning its knob.

@@ -44,6 +44,9 @@ impl Run {
         }
         if origin.number().is_none() || self.stands_at_a_text(knob) {
             // There are no steps on that way.
+            if let Some(reached) = self.limit_reached(task) {
+                return self.hold(now, task, super::Hold::Limit(reached));
+            }
             return self.issue(now, task, Effect::Write { knob, value: origin });
         }
         match self.state.task(task).shift.filter(|shift| shift.knob == knob) {
@@ -98,6 +101,8 @@ impl Run {
                 (nearness, shift.at_since + wait(&pace, &Expected::default(), circumstances))
             }
             Gate::Rising { .. } => (1.0, shift.at_since + pace.wait_max),
+            // Back is out of the datacenter for a restore: no patience ends that.
+            Gate::Closed(why @ super::Hold::Limit(_)) => return self.hold(now, task, why),
             Gate::Closed(why) => {
                 self.hold(now, task, why);
                 (1.0, shift.at_since + pace.wait_max.max(pace.patience))

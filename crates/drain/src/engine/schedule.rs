@@ -46,8 +46,8 @@ impl Run {
         }
         let gate = if self.is_paused(task) {
             Gate::Closed(Hold::Paused)
-        } else if !self.is_within_limits() {
-            Gate::Closed(Hold::Limit)
+        } else if let Some(reached) = self.limit_reached(task) {
+            Gate::Closed(Hold::Limit(reached))
         } else {
             self.judge(now, task, self.plan.task(task).pre.iter().copied())
         };

@@ -7,7 +7,8 @@ use super::{
     Trigger,
 };
 use crate::plan::{
-    ConditionId, Direction, Exit, Goal, KnobId, Next, OnBreach, Outcome, Pace, StageId, StageKind, TaskId,
+    ConditionId, Direction, Exit, Goal, KnobId, Next, OnBreach, Outcome, Pace, StageId, StageKind,
+    TaskId,
 };
 use crate::report::describe;
 use crate::time::{Millis, Time};
@@ -277,7 +278,10 @@ impl Run {
         self.hold(now, task, why);
         let Some((since, _)) = self.state.task(task).hold else { return };
         let patient_until = since.max(shift.at_since) + pace.patience;
-        if pace.on_breach == OnBreach::Hold || shift.at <= 0.0 {
+        // For a restore the way back leads out of its datacenter.
+        let is_barred =
+            self.plan.direction == Direction::Restore && self.limit_to_leaving().is_some();
+        if pace.on_breach == OnBreach::Hold || shift.at <= 0.0 || is_barred {
             return;
         }
         if now < patient_until {

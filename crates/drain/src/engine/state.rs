@@ -11,6 +11,7 @@ use super::phase::{Census, Phase, Trigger};
 use super::record::{Effect, EffectId, Ended, Fact, Hold, Mode, Record, RunOutcome};
 use super::task::{Shifted, TaskState};
 use super::verb::{Abort, Command};
+use crate::fleet::Fleet;
 use crate::plan::{
     ConditionId, Exit, KnobId, Next, Outcome, Plan, Stage, StageId, StageKind, Task, TaskId, Undo,
     UndoBy,
@@ -38,8 +39,8 @@ pub struct State {
     pub astray: Vec<KnobId>,
     /// How near each condition came to its bound, once it was close.
     pub nearest: Vec<f64>,
-    /// The share of each datacenter that is drained by others.
-    pub drained: Vec<f64>,
+    /// The position of the fleet, as the limits count it.
+    pub fleet: Fleet,
     pub opened: Option<Time>,
     pub closed: Option<(Time, RunOutcome)>,
     /// The sequence number of the next record, and the next effect.
@@ -100,7 +101,10 @@ impl State {
             writes: vec![0; plan.knobs.len()],
             astray: Vec::new(),
             nearest: vec![0.0; plan.conditions.len()],
-            drained: plan.datacenters.iter().map(|datacenter| datacenter.drained).collect(),
+            fleet: match plan.fleet.is_of(plan) {
+                true => plan.fleet.counted(plan),
+                false => Fleet::unmoved(plan).counted(plan),
+            },
             opened: None,
             closed: None,
             next_seq: 0,
@@ -206,11 +210,11 @@ impl State {
             }
             Fact::Stuck { task } => self.task_mut(*task)?.is_stuck = true,
             Fact::Commanded { by, command, .. } => self.take_command(by, command)?,
-            Fact::Fleet { drained } => {
-                if drained.len() != self.drained.len() {
-                    return Err("other datacenters than those of the plan".into());
+            Fact::Fleet { fleet } => {
+                if !fleet.is_of(plan) {
+                    return Err("other services or datacenters than those of the plan".into());
                 }
-                self.drained.clone_from(drained);
+                self.fleet.clone_from(fleet);
             }
             Fact::Closed { outcome } => self.closed = Some((at, *outcome)),
         }

@@ -62,6 +62,13 @@ struct Compiler<'a, 'p> {
     condition_ids: HashMap<String, ConditionId>,
 }
 
+/// A knob that a drain writes.
+struct Written {
+    knob: String,
+    goal: Value,
+    is_shift: bool,
+}
+
 /// A task before it has its number.
 struct Draft<'a> {
     service: &'a Service,
@@ -107,7 +114,7 @@ impl<'a, 'p> Compiler<'a, 'p> {
             self.fail(self.evacuation.datacenter.at, "no plan can be made", "check the runbooks");
         }
         let health = self.uses(&self.evacuation.health, None, &format!("{}.health", self.dc()));
-        Some(Plan {
+        let mut plan = Plan {
             datacenter: self.given.datacenter.to_owned(),
             direction: self.given.direction,
             tasks: tasks?,
@@ -117,9 +124,78 @@ impl<'a, 'p> Compiler<'a, 'p> {
                 .collect(),
             datacenters: self.datacenters(),
             limits: self.evacuation.limits,
+            traffic: self.services().map(|service| self.traffic(service)).collect(),
+            fleet: Fleet::default(),
+            keep_drained: self.evacuation.keep_drained,
+            puts_back: None,
             knobs: std::mem::take(&mut self.knobs),
             conditions: std::mem::take(&mut self.conditions),
-        })
+        };
+        plan.fleet = Fleet::unmoved(&plan);
+        Some(plan)
+    }
+
+    /// The traffic of a service in every datacenter: what its drain would write
+    /// there, whichever datacenter this plan is about.
+    fn traffic(&self, service: &Service) -> ServiceTraffic {
+        let name = &service.name.value;
+        // Which of the knobs are of a datacenter shows where none is named.
+        let of_any = self.drained_knobs(service, "$dc");
+        let of_one = |at: &usize| of_any.get(*at).is_some_and(|own| own.knob.contains("$dc"));
+        let chosen: Vec<usize> = {
+            let of = |is_shift: bool| {
+                let all =
+                    of_any.iter().enumerate().filter(move |(_, own)| own.is_shift == is_shift);
+                all.map(|(at, _)| at).filter(of_one).collect::<Vec<_>>()
+            };
+            Some(of(true)).filter(|shifts| !shifts.is_empty()).unwrap_or_else(|| of(false))
+        };
+        let datacenters = self.evacuation.datacenters.iter().map(|datacenter| {
+            let dc = &datacenter.name.value;
+            let written = self.drained_knobs(service, dc);
+            let mut knobs: Vec<TrafficKnob> = Vec::new();
+            for own in chosen.iter().filter_map(|at| written.get(*at)) {
+                let Some((driver, name)) = runbook::knob(&own.knob) else { continue };
+                let knob = Knob { driver: driver.to_owned(), name: name.to_owned() };
+                // Where it is left in the end counts.
+                knobs.retain(|other| other.knob != knob);
+                let original = self.given.originals.get(&own.knob).cloned();
+                knobs.push(TrafficKnob { knob, goal: own.goal.clone(), original });
+            }
+            let load = service.load.iter().find(|(at, _)| at.value == *dc);
+            let measured_load = service.measured_load.as_ref().map(|query| {
+                runbook::substitute(&query.value, |variable| match variable {
+                    "dc" => Some(dc.clone()),
+                    "service" => Some(name.clone()),
+                    _ => None,
+                })
+            });
+            let load = load.map_or(0.0, |(_, load)| *load);
+            TrafficAt { load, measured_load, measured: None, knobs }
+        });
+        ServiceTraffic { service: name.clone(), datacenters: datacenters.collect() }
+    }
+
+    /// The knobs that the drain of a service writes and a restore must put back.
+    fn drained_knobs(&self, service: &Service, dc: &str) -> Vec<Written> {
+        let mut written = Vec::new();
+        for task in &service.drain {
+            let template =
+                task.template.as_ref().and_then(|own| self.runbooks.template(&own.value));
+            let stages = template
+                .and_then(|template| runbook::expand(template, task, &service.name.value, dc));
+            for stage in stages.unwrap_or_default() {
+                let (knob, goal, is_shift) = match stage.work {
+                    Work::Shift { knob, to: Aim::Value(goal), returns: false } => {
+                        (knob, goal, true)
+                    }
+                    Work::Set { knob, to: Aim::Value(goal), returns: false } => (knob, goal, false),
+                    _ => continue,
+                };
+                written.push(Written { knob, goal, is_shift });
+            }
+        }
+        written
     }
 
     fn dc(&self) -> &'a str {
@@ -147,7 +223,6 @@ impl<'a, 'p> Compiler<'a, 'p> {
             capacity: datacenter.capacity.unwrap_or(0.0),
             load: load(&datacenter.name.value),
             line: datacenter.line,
-            drained: 0.0,
         });
         datacenters.collect()
     }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::load::{Loads, Unserved};
 use super::*;
 
 /// What stages take of which nothing is known. Rough on purpose: what matters is
@@ -29,9 +30,14 @@ pub struct Foresight {
     pub total: Millis,
     /// One for each datacenter of the plan, in its order.
     pub capacity: Vec<Capacity>,
-    /// Load that has no place below the lines of the others.
+    /// Services that no datacenter serves, before or after.
+    #[serde(default)]
+    pub unserved: Vec<Unserved>,
+    /// Load that a drain moves and that has no place below the utilization
+    /// limits of the others.
     pub too_much: f64,
-    /// Whether all load has a place.
+    /// Whether all load that a drain moves has a place. A restore always fits:
+    /// there is no better place than where it comes from.
     pub fits: bool,
     pub moves: Vec<Move>,
 }
@@ -58,17 +64,19 @@ pub enum Basis {
     Pace,
 }
 
-/// A datacenter after the run.
+/// A datacenter before the run and after it, from the present position of all
+/// datacenters. The sums of both are the same, with what is unserved.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Capacity {
     pub datacenter: String,
     pub capacity: f64,
-    /// What may be used of it.
+    /// What may be used of it: its utilization limit.
     pub usable: f64,
     pub before: f64,
     pub after: f64,
     /// The share of its capacity that is used afterwards.
     pub utilisation: f64,
+    /// Whether it is within its limit, or at least not loaded more than before.
     pub fits: bool,
 }
 
@@ -92,14 +100,17 @@ impl Plan {
         for (id, task) in self.task_ids().zip(&tasks) {
             waves[task.wave as usize].push(id);
         }
-        let (capacity, too_much) = self.capacity_after();
+        let loads = Loads::of(self);
+        let capacity = self.capacity_after(&loads);
+        let too_much = self.too_much(&capacity, &loads);
         Foresight {
             waves,
             critical_path: self.critical_path(&tasks),
             total: tasks.iter().map(|task| task.ends).max().unwrap_or_default(),
             tasks,
-            fits: too_much <= 0.0 && capacity.iter().all(|datacenter| datacenter.fits),
+            fits: too_much <= 0.0,
             capacity,
+            unserved: loads.unserved,
             too_much,
             moves: self.moves(positions),
         }
@@ -187,45 +198,40 @@ impl Plan {
         holds.max().unwrap_or_default()
     }
 
-    /// Where the load of the drained datacenter goes: to the others, in
-    /// proportion to what each has free below its line. What finds no place
-    /// there still has to be served, and goes by capacity.
-    fn capacity_after(&self) -> (Vec<Capacity>, f64) {
-        let drains = |datacenter: &Datacenter| {
-            self.direction == Direction::Drain && datacenter.name == self.datacenter
-        };
-        let usable = |datacenter: &Datacenter| {
-            datacenter.capacity * datacenter.line * (1.0 - datacenter.drained)
-        };
-        let free = |datacenter: &Datacenter| (usable(datacenter) - datacenter.load).max(0.0);
-        let stays = || self.datacenters.iter().filter(|datacenter| !drains(datacenter));
-        let moved: f64 = self.datacenters.iter().filter(|dc| drains(dc)).map(|dc| dc.load).sum();
-        let free_all: f64 = stays().map(free).sum();
-        let capacity_all: f64 = stays().map(|dc| dc.capacity).sum();
-        let placed = moved.min(free_all);
-        let too_much = moved - placed;
-        let share = |part: f64, all: f64| if all > 0.0 { part / all } else { 0.0 };
-        let capacity = self.datacenters.iter().map(|datacenter| {
-            let after = if drains(datacenter) {
-                0.0
-            } else {
-                datacenter.load
-                    + placed * share(free(datacenter), free_all)
-                    + too_much * share(datacenter.capacity, capacity_all)
-            };
+    /// What each datacenter serves before and after.
+    fn capacity_after(&self, loads: &Loads) -> Vec<Capacity> {
+        let capacity = self.datacenters.iter().zip(loads.before.iter().zip(&loads.after));
+        let capacity = capacity.map(|(datacenter, (before, after))| {
+            let usable = datacenter.capacity * datacenter.line;
             // Sums of fractions are never exact.
-            let rounding = datacenter.capacity * 1e-9;
+            let rounding = datacenter.capacity.max(*before) * 1e-9;
             Capacity {
                 datacenter: datacenter.name.clone(),
                 capacity: datacenter.capacity,
-                usable: usable(datacenter),
-                before: datacenter.load,
-                after,
-                utilisation: share(after, datacenter.capacity),
-                fits: after <= usable(datacenter) + rounding,
+                usable,
+                before: *before,
+                after: *after,
+                utilisation: if datacenter.capacity > 0.0 {
+                    after / datacenter.capacity
+                } else {
+                    0.0
+                },
+                fits: *after <= usable.max(*before) + rounding,
             }
         });
-        (capacity.collect(), too_much)
+        capacity.collect()
+    }
+
+    /// What a drain moves to where it has no place, or to nowhere. What was too
+    /// much before is not its doing.
+    fn too_much(&self, capacity: &[Capacity], loads: &Loads) -> f64 {
+        if self.direction == Direction::Restore {
+            return 0.0;
+        }
+        let over = capacity.iter().filter(|own| !own.fits);
+        let over = over.fold(0.0, |all, own| all + own.after - own.usable.max(own.before));
+        let lost = loads.unserved.iter().map(|own| (own.after - own.before).max(0.0));
+        lost.fold(over, |all, own| all + own)
     }
 
     fn moves(&self, positions: &BTreeMap<KnobId, Value>) -> Vec<Move> {
@@ -317,8 +323,10 @@ mod tests {
             capacity: *capacity,
             load: *load,
             line: 0.75,
-            drained: 0.0,
         });
+        let at = |(_, load): &(f64, f64)| TrafficAt { load: *load, ..TrafficAt::default() };
+        let traffic =
+            ServiceTraffic { service: "web".into(), datacenters: loads.iter().map(at).collect() };
         Plan {
             datacenter: "dc0".into(),
             direction: Direction::Drain,
@@ -329,7 +337,27 @@ mod tests {
             budgets: Vec::new(),
             datacenters: datacenters.collect(),
             limits: Limits { serving_min: 1, drained_max: 0.5 },
+            traffic: vec![traffic],
+            fleet: Fleet::default(),
+            keep_drained: KeepDrained::default(),
+            puts_back: None,
         }
+    }
+
+    fn with_open(mut plan: Plan, open: &[f64]) -> Plan {
+        plan.fleet = Fleet {
+            multipliers: vec![open.iter().copied().map(Some).collect()],
+            runs: vec![None; open.len()],
+        };
+        plan
+    }
+
+    fn before_and_after(plan: &Plan) -> (Vec<f64>, Vec<f64>, Foresight) {
+        let foresight = plan.foresee(&BTreeMap::new());
+        let rounded = |value: f64| (value * 100.0).round() / 100.0;
+        let before = foresight.capacity.iter().map(|own| rounded(own.before)).collect();
+        let after = foresight.capacity.iter().map(|own| rounded(own.after)).collect();
+        (before, after, foresight)
     }
 
     #[test]
@@ -365,17 +393,86 @@ mod tests {
     }
 
     #[test]
-    fn load_goes_where_there_is_room_below_the_line() {
-        let foresight = plan(Vec::new(), &[(100.0, 30.0), (100.0, 55.0), (100.0, 35.0)])
-            .foresee(&BTreeMap::new());
-        let after: Vec<_> = foresight.capacity.iter().map(|dc| dc.after).collect();
-        assert_eq!(after, [0.0, 65.0, 55.0]);
-        assert!(foresight.fits);
-        let foresight = plan(Vec::new(), &[(100.0, 70.0), (100.0, 55.0), (100.0, 35.0)])
-            .foresee(&BTreeMap::new());
-        assert!(!foresight.fits);
-        assert!((foresight.too_much - 10.0).abs() < 1e-9);
-        assert_eq!(foresight.capacity[1].after, 80.0);
+    fn load_goes_to_the_others_by_their_weights() {
+        let even = plan(Vec::new(), &[(100.0, 30.0), (100.0, 40.0), (100.0, 20.0)]);
+        let (before, after, foresight) = before_and_after(&even);
+        assert_eq!(before, [30.0, 40.0, 20.0]);
+        assert_eq!(after, [0.0, 60.0, 30.0]);
+        assert!(foresight.fits && foresight.unserved.is_empty());
+        let tight = plan(Vec::new(), &[(100.0, 70.0), (100.0, 50.0), (100.0, 40.0)]);
+        let (_, after, foresight) = before_and_after(&tight);
+        assert_eq!(after, [0.0, 88.89, 71.11]);
+        assert!(!foresight.fits && !foresight.capacity[1].fits && foresight.capacity[2].fits);
+        assert!((foresight.too_much - 13.888_888).abs() < 1e-3);
+    }
+
+    #[test]
+    fn the_load_of_a_drained_datacenter_is_where_its_weights_sent_it() {
+        let loads = [(100.0, 30.0), (100.0, 30.0), (100.0, 30.0)];
+        // dc1 was drained before: its load is on the others already, and it is not overloaded.
+        let drained = with_open(plan(Vec::new(), &loads), &[1.0, 0.0, 1.0]);
+        let (before, after, foresight) = before_and_after(&drained);
+        assert_eq!(before, [45.0, 0.0, 45.0]);
+        assert_eq!(after, [0.0, 0.0, 90.0]);
+        assert!(foresight.capacity[1].fits, "nothing is no overload");
+        assert!(!foresight.capacity[2].fits);
+        assert_eq!(foresight.too_much, 15.0);
+    }
+
+    #[test]
+    fn a_lone_weight_of_a_tenth_carries_everything() {
+        let loads = [(100.0, 30.0), (100.0, 30.0)];
+        let lone = with_open(plan(Vec::new(), &loads), &[0.1, 0.0]);
+        let (before, after, foresight) = before_and_after(&lone);
+        assert_eq!((before, after), (vec![60.0, 0.0], vec![0.0, 0.0]));
+        let nowhere = Unserved { service: "web".into(), before: 0.0, after: 60.0 };
+        assert_eq!(foresight.unserved, [nowhere]);
+        assert_eq!((foresight.fits, foresight.too_much), (false, 60.0));
+    }
+
+    #[test]
+    fn a_restore_fits_whatever_is_down() {
+        let loads = [(100.0, 60.0), (100.0, 60.0)];
+        for open in [[0.0, 0.0], [0.0, 1.0]] {
+            let mut both = with_open(plan(Vec::new(), &loads), &open);
+            both.direction = Direction::Restore;
+            let (before, after, foresight) = before_and_after(&both);
+            assert!(foresight.fits, "{foresight:?}");
+            assert_eq!(foresight.too_much, 0.0);
+            match open[1] > 0.0 {
+                true => assert_eq!((before, after), (vec![0.0, 120.0], vec![60.0, 60.0])),
+                false => assert_eq!((before, after), (vec![0.0, 0.0], vec![120.0, 0.0])),
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_overloaded_before_is_not_the_fault_of_a_plan() {
+        let mut over = plan(Vec::new(), &[(100.0, 0.0), (100.0, 90.0)]);
+        over.traffic[0].datacenters[0].load = 0.0;
+        assert!(over.foresee(&BTreeMap::new()).fits, "it does not grow");
+    }
+
+    #[test]
+    fn measured_load_goes_before_the_declared_one_if_all_of_it_is_known() {
+        let loads = [(100.0, 30.0), (100.0, 30.0), (100.0, 30.0)];
+        let mut measured = with_open(plan(Vec::new(), &loads), &[1.0, 0.5, 1.0]);
+        let set = |plan: &mut Plan, values: [Option<f64>; 3]| {
+            let own = plan.traffic[0].datacenters.iter_mut();
+            own.zip(values).for_each(|(own, value)| own.measured = value);
+        };
+        set(&mut measured, [Some(20.0), Some(10.0), Some(60.0)]);
+        let (before, after, _) = before_and_after(&measured);
+        assert_eq!(before, [20.0, 10.0, 60.0]);
+        assert_eq!(after, [0.0, 12.86, 77.14], "by what they draw now");
+        set(&mut measured, [Some(20.0), None, Some(60.0)]);
+        let (before, ..) = before_and_after(&measured);
+        assert_eq!(before, [36.0, 18.0, 36.0], "the declared one");
+        // What is drained has no series.
+        let mut drained = with_open(plan(Vec::new(), &loads), &[1.0, 0.0, 1.0]);
+        set(&mut drained, [Some(20.0), None, Some(60.0)]);
+        let (before, after, _) = before_and_after(&drained);
+        assert_eq!((before, after), (vec![20.0, 0.0, 60.0], vec![0.0, 0.0, 80.0]));
     }
 
     #[test]

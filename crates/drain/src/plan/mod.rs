@@ -6,17 +6,22 @@
 mod compile;
 mod foresight;
 mod graph;
+mod load;
+mod traffic;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::condition::Condition;
+use crate::fleet::Fleet;
 use crate::time::Millis;
 use crate::value::Value;
 
 pub(crate) use compile::{Given, compile};
 pub use foresight::{Basis, Capacity, Foresight, Move, Predicted};
+pub use load::Unserved;
+pub use traffic::{Position, ServiceTraffic, TrafficAt, TrafficKnob};
 
 /// Everything that one run does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,6 +38,28 @@ pub struct Plan {
     pub budgets: Vec<Budget>,
     pub datacenters: Vec<Datacenter>,
     pub limits: Limits,
+    /// The traffic of each service that leaves or comes back.
+    #[serde(default)]
+    pub traffic: Vec<ServiceTraffic>,
+    /// The position of the fleet when the plan was made.
+    #[serde(default)]
+    pub fleet: Fleet,
+    #[serde(default)]
+    pub keep_drained: KeepDrained,
+    /// The run whose drained knobs this one puts back, if it was not begun by a
+    /// person.
+    #[serde(default)]
+    pub puts_back: Option<u64>,
+}
+
+/// In which mode a drain must have been for its knobs to be put back after it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeepDrained {
+    Always,
+    #[default]
+    Disaster,
+    Never,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -317,13 +344,12 @@ pub struct Budget {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Datacenter {
     pub name: String,
-    /// How much it can serve, and how much it serves now.
+    /// How much it can serve, and how much it serves while nothing is drained.
     pub capacity: f64,
     pub load: f64,
-    /// The share of its capacity that may be used, 0.75 unless told.
+    /// The utilization limit: the share of its capacity that may be used,
+    /// default 0.75.
     pub line: f64,
-    /// The share of its traffic that other runs have moved away.
-    pub drained: f64,
 }
 
 /// What no single person overrides.
@@ -336,6 +362,11 @@ pub struct Limits {
 }
 
 impl Plan {
+    /// The place of its own datacenter among all.
+    pub fn own_index(&self) -> Option<usize> {
+        self.datacenters.iter().position(|own| own.name == self.datacenter)
+    }
+
     pub fn task(&self, id: TaskId) -> &Task {
         &self.tasks[id.index()]
     }

@@ -305,7 +305,7 @@ pub fn describe(plan: &Plan, why: &Hold) -> String {
         Hold::Breach { condition, value } => format!("breach: {}", shown(condition, value)),
         Hold::NoData { condition } => format!("no data for {}", plan.condition(*condition).name),
         Hold::Paused => "paused".into(),
-        Hold::Limit => "limits of the evacuation".into(),
+        Hold::Limit(reached) => format!("limit: {reached}"),
         Hold::Budget => "no budget left".into(),
         Hold::Contested { knob } => format!("somebody else turns {}", plan.knob(*knob)),
         Hold::Unreadable { knob } => format!("{} cannot be read", plan.knob(*knob)),

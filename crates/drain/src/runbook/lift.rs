@@ -13,7 +13,7 @@ use super::stages::{ArgumentKind, stage_shape};
 use super::tree::{Node, Scalar};
 use super::words;
 use crate::condition::{Comparison, NoData};
-use crate::plan::{Exit, Limits, OnBreach, Pace};
+use crate::plan::{Exit, KeepDrained, Limits, OnBreach, Pace};
 use crate::time::Millis;
 
 pub(crate) fn service(node: &Node) -> Option<Service> {
@@ -28,6 +28,9 @@ pub(crate) fn service(node: &Node) -> Option<Service> {
         traffic,
         user_facing: node.get("user_facing").and_then(truth).unwrap_or(false),
         load: numbers(node, "load").map(|(name, load)| (name, load.value)).collect(),
+        measured_load: node
+            .get("measured_load")
+            .and_then(|node| Some(Placed::new(node.at, scalar(node)?.text.clone()))),
         health: named(node, "health").map(|(name, node)| (name, condition(node))).collect(),
         drain: named(node, "drain").map(task).collect(),
         restore: named(node, "restore").map(task).collect(),
@@ -148,6 +151,11 @@ pub(crate) fn evacuation(node: &Node) -> Option<Evacuation> {
         health: conditions(node, "health"),
         drain: joins(node, "drain"),
         restore: joins(node, "restore"),
+        keep_drained: match text(node, "keep_drained") {
+            Some("always") => KeepDrained::Always,
+            Some("never") => KeepDrained::Never,
+            _ => KeepDrained::Disaster,
+        },
         datacenter,
     })
 }

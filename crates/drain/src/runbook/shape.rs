@@ -104,6 +104,13 @@ pub(crate) static SERVICE: Shape = Shape {
             "How much of each datacenter's capacity it uses.",
         ),
         field(
+            "measured_load",
+            Query,
+            Optional,
+            "The present load of a datacenter, in PromQL with `$dc`, in the unit of `load`: one \
+             value. Plans use it when it is fresh, else `load`.",
+        ),
+        field(
             "health",
             Map(&Record(&CONDITION)),
             Optional,
@@ -262,6 +269,13 @@ pub(crate) static EVACUATION: Shape = Shape {
             Duration,
             Default("15s"),
             "How often the metrics of its conditions are scraped.",
+        ),
+        field(
+            "keep_drained",
+            Choice(&["always", "disaster", "never"]),
+            Default("disaster"),
+            "Whether knobs that a drain has left and that are found elsewhere afterwards are put \
+             back at once: after every drain, after those in disaster mode, or after none.",
         ),
         field("health", List(&Condition), Optional, "What must hold for every step of every task."),
         field(

@@ -5,7 +5,7 @@ use super::problem::{Place, Placed};
 use super::stages::{ArgumentKind, StageShape};
 use super::tree::Node;
 use crate::condition::{Comparison, NoData};
-use crate::plan::{Direction, Exit, Limits, Pace};
+use crate::plan::{Direction, Exit, KeepDrained, Limits, Pace};
 use crate::time::Millis;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub(crate) struct Service {
     pub user_facing: bool,
     /// For each datacenter.
     pub load: Vec<(Placed<String>, f64)>,
+    /// The query for the present load, with variables.
+    pub measured_load: Option<Placed<String>>,
     /// `None`: what is there is no condition.
     pub health: Vec<(Placed<String>, Option<Condition>)>,
     pub drain: Vec<Task>,
@@ -101,6 +103,7 @@ pub(crate) struct Evacuation {
     pub health: Vec<ConditionUse>,
     pub drain: Vec<Join>,
     pub restore: Vec<Join>,
+    pub keep_drained: KeepDrained,
 }
 
 #[derive(Clone, Debug)]

@@ -1,9 +1,10 @@
 //! Plans of few lines, for worlds that have no runbooks.
 
+use drain::fleet::Fleet;
 use drain::{
-    Comparison, Condition, ConditionId, Datacenter, Direction, Exit, Expected, Goal, Knob, KnobId,
-    Limits, Millis, Next, NoData, OnBreach, Pace, Plan, Source, Stage, StageId, StageKind, Task,
-    TaskId, Value,
+    Comparison, Condition, ConditionId, Datacenter, Direction, Exit, Expected, Goal, KeepDrained,
+    Knob, KnobId, Limits, Millis, Next, NoData, OnBreach, Pace, Plan, ServiceTraffic, Source,
+    Stage, StageId, StageKind, Task, TaskId, TrafficAt, Value,
 };
 
 use super::world::Site;
@@ -32,7 +33,14 @@ impl Sketch {
             capacity: place.capacity,
             load: 0.0,
             line: place.line,
-            drained: 0.0,
+        };
+        // One service that is everywhere: limits are about it, and others move its traffic.
+        let everywhere = ServiceTraffic {
+            service: "all".into(),
+            datacenters: vec![
+                TrafficAt { load: 1.0, ..TrafficAt::default() };
+                site.datacenters.len()
+            ],
         };
         Sketch {
             plan: Plan {
@@ -45,6 +53,10 @@ impl Sketch {
                 budgets: Vec::new(),
                 datacenters: site.datacenters.iter().map(place).collect(),
                 limits: Limits { serving_min: 1, drained_max: 0.5 },
+                traffic: vec![everywhere],
+                fleet: Fleet::default(),
+                keep_drained: KeepDrained::default(),
+                puts_back: None,
             },
         }
     }

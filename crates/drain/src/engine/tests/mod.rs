@@ -15,6 +15,11 @@ use super::*;
 use crate::condition::{Comparison, Condition, NoData, Source};
 use crate::plan::*;
 
+/// A position in which so much of each datacenter is drained.
+fn fleet(shares: [f64; 3]) -> Fleet {
+    Fleet { multipliers: vec![shares.map(|own| Some(1.0 - own)).to_vec()], runs: vec![None; 3] }
+}
+
 /// Makes plans of few lines.
 struct Sketch {
     plan: Plan,
@@ -39,13 +44,10 @@ fn stage(name: &str, kind: StageKind, done: Next) -> Stage {
 
 impl Sketch {
     fn new() -> Self {
-        let datacenter = |name: &str| Datacenter {
-            name: name.into(),
-            capacity: 100.0,
-            load: 30.0,
-            line: 0.75,
-            drained: 0.0,
-        };
+        let datacenter =
+            |name: &str| Datacenter { name: name.into(), capacity: 100.0, load: 30.0, line: 0.75 };
+        let at = TrafficAt { load: 30.0, ..TrafficAt::default() };
+        let web = ServiceTraffic { service: "web".into(), datacenters: vec![at; 3] };
         Sketch {
             plan: Plan {
                 datacenter: "a".into(),
@@ -57,8 +59,17 @@ impl Sketch {
                 budgets: vec![],
                 datacenters: ["a", "b", "c"].map(datacenter).to_vec(),
                 limits: Limits { serving_min: 1, drained_max: 0.5 },
+                traffic: vec![web],
+                fleet: Fleet::default(),
+                keep_drained: KeepDrained::default(),
+                puts_back: None,
             },
         }
+    }
+
+    /// Others have drained so much of each datacenter.
+    fn drained_by_others(&mut self, shares: [f64; 3]) {
+        self.plan.fleet = fleet(shares);
     }
 
     fn knob(&mut self, name: &str) -> KnobId {

@@ -36,11 +36,11 @@ fn an_abort_holds_or_reverts_in_reverse_order() {
 fn limits_are_set_aside_by_two_people_or_not_at_all() {
     let mut sketch = Sketch::new();
     let web = sketch.shift("web", &[]);
-    sketch.plan.datacenters[1].drained = 1.0;
+    sketch.drained_by_others([0.0, 1.0, 0.0]);
     let mut world = World::open(sketch);
     world.passes(Millis(3000));
     assert_eq!(world.phase(web), Phase::Waiting);
-    assert_eq!(world.run.state().task(web).hold.clone().unwrap().1, Hold::Limit);
+    assert!(matches!(world.run.state().task(web).hold, Some((_, Hold::Limit(_)))));
     world.say(Command::WaiveLimits);
     world.pass();
     assert_eq!(world.phase(web), Phase::Waiting);
@@ -81,7 +81,7 @@ fn verbs_are_refused_where_they_make_no_sense() {
 fn one_person_is_not_two_however_the_name_is_written() {
     let mut sketch = Sketch::new();
     let web = sketch.shift("web", &[]);
-    sketch.plan.datacenters[1].drained = 1.0;
+    sketch.drained_by_others([0.0, 1.0, 0.0]);
     let mut world = World::open(sketch);
     let waive = |by: &str| Event::Said {
         by: by.into(),
@@ -108,10 +108,10 @@ fn limits_hold_for_a_run_that_goes_on_when_another_begins() {
     let web = sketch.shift("web", &[]);
     let mut world = World::open(sketch);
     world.until("it began", |world| world.writes(KnobId(0)).len() == 2);
-    world.event(Event::Fleet { drained: vec![0.0, 1.0, 0.0] });
+    world.event(Event::Fleet { fleet: fleet([0.0, 1.0, 0.0]) });
     world.passes(Millis::from_secs(60));
     assert_eq!(world.writes(KnobId(0)).len(), 2);
-    assert_eq!(world.run.state().task(web).hold.clone().unwrap().1, Hold::Limit);
+    assert!(matches!(world.run.state().task(web).hold, Some((_, Hold::Limit(_)))));
     let mut back = World {
         log: world.log.clone(),
         knobs: world.knobs.clone(),
@@ -120,7 +120,7 @@ fn limits_hold_for_a_run_that_goes_on_when_another_begins() {
     (back.run, back.now) = (world.run.clone(), world.now);
     back.say(Command::Abort { how: Abort::Revert });
     back.until("it is back", |world| world.outcome() == Some(RunOutcome::Reverted));
-    world.event(Event::Fleet { drained: vec![0.0; 3] });
+    world.event(Event::Fleet { fleet: fleet([0.0; 3]) });
     world.until("it goes on", |world| world.outcome() == Some(RunOutcome::Completed));
 }
 

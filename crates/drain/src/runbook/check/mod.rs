@@ -5,6 +5,7 @@ mod conditions;
 mod effects;
 mod evacuations;
 mod graph;
+mod loads;
 mod names;
 mod tasks;
 mod templates;
@@ -25,6 +26,7 @@ pub(super) fn check(runbooks: &Runbooks, problems: &mut Problems) {
     for service in &runbooks.services {
         conditions::check_service(runbooks, service, problems);
         tasks::check(runbooks, service, problems);
+        loads::check(service, problems);
     }
     effects::check_undone(runbooks, problems);
     for evacuation in &runbooks.evacuations {

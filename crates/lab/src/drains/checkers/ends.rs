@@ -51,7 +51,7 @@ impl Ends {
             Hold::Awaits { condition, .. } | Hold::Breach { condition, .. } => {
                 !self.holds(world, *condition)
             }
-            Hold::Limit => true,
+            Hold::Limit(_) => true,
             _ => false,
         };
         match is_so {

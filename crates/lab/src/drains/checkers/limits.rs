@@ -18,13 +18,15 @@ pub struct Limits {
 
 impl Limits {
     pub fn new(plan: &Arc<Plan>) -> Self {
-        let drained = plan.datacenters.iter().map(|place| place.drained).collect();
-        Limits { progress: Progress::new(plan), drained }
+        Limits { progress: Progress::new(plan), drained: vec![0.0; plan.datacenters.len()] }
     }
 
     fn check(&self, task: TaskId, what: &str) -> Result<(), String> {
         let plan = &self.progress.plan;
-        if plan.direction == Direction::Restore || self.progress.waived_by.len() >= 2 {
+        // What moves traffic in is never barred; the way back of a restore leads out.
+        let moves_out =
+            (plan.direction == Direction::Drain) != self.progress.task(task).is_reverting;
+        if !moves_out || self.progress.waived_by.len() >= 2 {
             return Ok(());
         }
         let (mut serving, mut gone, mut all) = (0, 0.0, 0.0);
@@ -60,6 +62,11 @@ impl Checker for Limits {
                         if self.progress.is_step(*task, *knob, value) =>
                     {
                         self.check(*task, "took a step")?;
+                    }
+                    Fact::Issued { task, what: Effect::Write { .. }, .. }
+                        if self.progress.task(*task).is_reverting =>
+                    {
+                        self.check(*task, "went back a step")?;
                     }
                     Fact::Issued { task, what: Effect::Act(_), .. } => {
                         self.check(*task, "did something")?;

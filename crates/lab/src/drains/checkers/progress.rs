@@ -30,6 +30,8 @@ pub struct Traced {
     pub is_complete: bool,
     /// Between its start and its end, and not on the way back.
     pub is_running: bool,
+    /// On the way back.
+    pub is_reverting: bool,
     pub stage: Option<StageId>,
     /// On the way back, in the stages that its template undoes it with.
     pub is_undoing: bool,
@@ -211,6 +213,7 @@ impl Progress {
         let own = &mut self.tasks[task.index()];
         own.is_complete = matches!(trigger, Trigger::Settle | Trigger::Skip);
         own.is_running = matches!(trigger, Trigger::Start);
+        own.is_reverting = matches!(trigger, Trigger::Revert);
         let undo = self.plan.task(task).undo.as_ref().map(|undo| &undo.how);
         own.is_undoing = false;
         let goes_back = trigger == Trigger::Revert || (trigger == Trigger::Retry && own.is_back);

@@ -157,7 +157,7 @@ impl Driver {
             lies: BTreeMap::new(),
             samples: vec![None; plan.conditions.len()],
             broken: BTreeMap::new(),
-            fleet: plan.datacenters.iter().map(|place| place.drained).collect(),
+            fleet: vec![0.0; plan.datacenters.len()],
             feigned: BTreeMap::new(),
             looking: Vec::new(),
             retried: BTreeMap::new(),

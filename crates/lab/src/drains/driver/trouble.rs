@@ -2,6 +2,7 @@
 //! up after both.
 
 use drain::engine::{Command, Event as Happening, Hold, Phase, State};
+use drain::fleet::Fleet;
 use drain::{KnobId, Millis, StageKind, TaskId};
 
 use super::Driver;
@@ -56,8 +57,18 @@ impl Driver {
         if self.run.is_some() {
             self.see(&Event::Fleet { drained: &drained });
             if self.sabotage != Some(Sabotage::DeafToOthers) {
-                self.tell(Happening::Fleet { drained });
+                let fleet = self.position(&drained);
+                self.tell(Happening::Fleet { fleet });
             }
+        }
+    }
+
+    /// The fleet with so much of each datacenter drained, of whatever service.
+    fn position(&self, drained: &[f64]) -> Fleet {
+        let row: Vec<Option<f64>> = drained.iter().map(|own| Some(1.0 - own)).collect();
+        Fleet {
+            multipliers: vec![row; self.plan.traffic.len()],
+            runs: vec![None; self.plan.datacenters.len()],
         }
     }
 

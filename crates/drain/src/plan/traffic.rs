@@ -1,0 +1,182 @@
+//! Which knobs carry the traffic of a service, in every datacenter, and what
+//! share of it their values let in. Everything that is said about the fleet,
+//! about limits and about capacity is derived from this.
+
+use serde::{Deserialize, Serialize};
+
+use super::Knob;
+use crate::value::Value;
+
+/// Less than this share of a knob's range is nothing: drivers round.
+const NOTHING: f64 = 1.0 / 250.0;
+
+/// The traffic of one service in all datacenters of a plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ServiceTraffic {
+    pub service: String,
+    /// One for each datacenter of the plan, in its order.
+    pub datacenters: Vec<TrafficAt>,
+}
+
+/// The traffic of a service in one datacenter.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TrafficAt {
+    /// What the runbook declares, in the unit of the capacity, while nothing is
+    /// drained.
+    pub load: f64,
+    /// The query for the present load, and its value when the plan was made.
+    pub measured_load: Option<String>,
+    pub measured: Option<f64>,
+    /// What carries it. Empty: no knob does, and what runs recorded decides.
+    pub knobs: Vec<TrafficKnob>,
+}
+
+/// A knob that carries traffic into a datacenter.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrafficKnob {
+    pub knob: Knob,
+    /// Its value when the datacenter is drained.
+    pub goal: Value,
+    /// Its value before the drain, if a run recorded it.
+    pub original: Option<Value>,
+}
+
+/// The value of a knob now, and the one before its drain, if that is recorded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Position {
+    pub value: Value,
+    pub original: Option<Value>,
+}
+
+impl TrafficKnob {
+    /// The share of the traffic that a value lets in: 1 at the original, 0 at
+    /// the goal of the drain. Without a recorded original the present value is
+    /// it, unless that is the goal.
+    pub fn multiplier(&self, value: &Value) -> f64 {
+        self.multiplier_from(value, self.original.as_ref())
+    }
+
+    fn multiplier_from(&self, value: &Value, original: Option<&Value>) -> f64 {
+        let original = original.and_then(Value::number);
+        match (value, &self.goal, original) {
+            (Value::Number(value), Value::Number(goal), Some(original)) if original != *goal => {
+                let share = (value - goal) / (original - goal);
+                if share > NOTHING { share.min(1.0) } else { 0.0 }
+            }
+            _ if self.goal.is_met_by(value) => 0.0,
+            _ => 1.0,
+        }
+    }
+}
+
+impl ServiceTraffic {
+    /// The sum of what is declared for all datacenters.
+    pub fn load(&self) -> f64 {
+        // Not a sum: that of nothing is -0.
+        self.datacenters.iter().fold(0.0, |all, own| all + own.load)
+    }
+
+    /// Whether the service is in a datacenter: where its load is declared, or
+    /// everywhere if none is.
+    pub fn is_in(&self, datacenter: usize) -> bool {
+        self.datacenters[datacenter].load > 0.0 || self.load() <= 0.0
+    }
+
+    /// The share of its traffic that a datacenter is open to: the least of what
+    /// its knobs say. `None` if one that counts is unknown. `recorded` is what
+    /// runs say about a service without such knobs. Originals are those of now:
+    /// another run may have recorded one since the plan was made.
+    pub fn multiplier(
+        &self,
+        datacenter: usize,
+        position: impl Fn(&Knob) -> Option<Position>,
+        recorded: Option<f64>,
+    ) -> Option<f64> {
+        let own = &self.datacenters[datacenter];
+        if own.knobs.is_empty() {
+            return Some(if self.is_in(datacenter) { recorded.unwrap_or(1.0) } else { 0.0 });
+        }
+        let mut least: f64 = 1.0;
+        for knob in &own.knobs {
+            match position(&knob.knob) {
+                Some(Position { value, original }) => {
+                    least = least.min(knob.multiplier_from(&value, original.as_ref()));
+                }
+                // Where the service is not expected, its knobs need not exist.
+                None if self.is_in(datacenter) => return None,
+                None => least = 0.0,
+            }
+        }
+        Some(least)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn knob(goal: Value, original: Option<Value>) -> TrafficKnob {
+        let knob = Knob { driver: "edge".into(), name: "web/a".into() };
+        TrafficKnob { knob, goal, original }
+    }
+
+    #[test]
+    fn a_number_counts_by_its_distance_from_the_goal() {
+        let number = Value::Number;
+        let down = knob(number(0.0), Some(number(0.8)));
+        for (value, share) in [(0.8, 1.0), (0.4, 0.5), (0.0, 0.0), (0.002, 0.0), (1.0, 1.0)] {
+            assert_eq!(down.multiplier(&number(value)), share, "{value}");
+        }
+        let up = knob(number(100.0), Some(number(0.0)));
+        assert_eq!(up.multiplier(&number(75.0)), 0.25);
+        // Small numbers are not lost in the rounding of large ones.
+        let small = knob(number(0.0), Some(number(0.002)));
+        assert_eq!(small.multiplier(&number(0.001)), 0.5);
+    }
+
+    #[test]
+    fn without_an_original_the_present_value_is_all_of_it() {
+        let own = knob(Value::Number(0.0), None);
+        assert_eq!(own.multiplier(&Value::Number(0.1)), 1.0);
+        assert_eq!(own.multiplier(&Value::Number(0.0)), 0.0);
+    }
+
+    #[test]
+    fn a_text_is_at_the_goal_or_not() {
+        let text = |text: &str| Value::Text(text.into());
+        let own = knob(text("maint"), Some(text("ready")));
+        assert_eq!(own.multiplier(&text("maint")), 0.0);
+        assert_eq!(own.multiplier(&text("ready")), 1.0);
+        assert_eq!(own.multiplier(&Value::Number(1.0)), 1.0);
+    }
+
+    #[test]
+    fn the_least_knob_decides_and_an_unknown_one_makes_it_unknown() {
+        let number = Value::Number;
+        let two = |load: f64| ServiceTraffic {
+            service: "web".into(),
+            datacenters: vec![
+                TrafficAt {
+                    load,
+                    knobs: ["x", "y"]
+                        .map(|name| TrafficKnob {
+                            knob: Knob { driver: "edge".into(), name: name.into() },
+                            goal: number(0.0),
+                            original: Some(number(1.0)),
+                        })
+                        .to_vec(),
+                    ..TrafficAt::default()
+                },
+                TrafficAt { load: 1.0, ..TrafficAt::default() },
+            ],
+        };
+        let at = |value| Position { value: number(value), original: Some(number(1.0)) };
+        let of = |knob: &Knob| Some(at(if knob.name == "x" { 0.7 } else { 0.3 }));
+        assert_eq!(two(1.0).multiplier(0, of, None), Some(0.3));
+        let one = |knob: &Knob| (knob.name == "x").then_some(at(0.7));
+        assert_eq!(two(1.0).multiplier(0, one, None), None);
+        assert_eq!(two(0.0).multiplier(0, one, None), Some(0.0), "it is not expected there");
+        assert_eq!(two(1.0).multiplier(1, one, Some(0.0)), Some(0.0), "no knob carries it");
+        assert_eq!(two(1.0).multiplier(1, one, None), Some(1.0));
+    }
+}
