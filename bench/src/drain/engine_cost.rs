@@ -9,7 +9,7 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
-use drain::engine::{Command, Effect, EffectId, Ended, Event, Fact, Mode, Record, Run};
+use drain::engine::{Actor, Command, Effect, EffectId, Ended, Event, Fact, Mode, Record, Run};
 use drain::{
     Comparison, Condition, ConditionId, KnobId, Millis, Plan, Source, StageKind, TaskId, Time,
     Value,
@@ -161,7 +161,7 @@ struct Bare {
 impl Bare {
     fn run(plan: Arc<Plan>) -> Result<Bare> {
         let began = thread_nanos();
-        let (run, records) = Run::open(plan.clone(), "bench", "cost", Mode::Drill, START);
+        let (run, records) = Run::open(plan.clone(), Actor::automatic("bench"), "cost", Mode::Drill, START);
         let mut bare = Bare {
             run,
             now: START,

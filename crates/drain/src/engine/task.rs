@@ -1,5 +1,6 @@
 //! The durable state of one task.
 
+use super::actor::People;
 use super::phase::Phase;
 use super::record::{EffectId, Hold};
 use crate::plan::{BudgetId, ConditionId, KnobId, StageId};
@@ -37,7 +38,7 @@ pub struct TaskState {
     pub failed_at: Time,
     pub last_failure: Option<String>,
     /// Who approved the stage it is in.
-    pub approved_by: Vec<String>,
+    pub approved_by: People,
     pub overridden: Vec<ConditionId>,
     pub paused: bool,
     /// How often somebody asked for more speed.
@@ -91,7 +92,7 @@ impl TaskState {
             failures: 0,
             failed_at: Time(0),
             last_failure: None,
-            approved_by: Vec::new(),
+            approved_by: People::default(),
             overridden: Vec::new(),
             paused: false,
             haste: 0,

@@ -1,9 +1,11 @@
 //! The admin HTTP server: reading over loopback TCP, writing only through a
-//! socket in the file system that only the server's own user can open.
+//! socket in the file system that only the server's own user can open, and the
+//! members of `admin.control_group`; who they are is what the kernel says.
 
 mod cache;
 pub mod connections;
 mod fleet;
+pub mod peer;
 pub mod socket;
 
 use std::path::Path;
@@ -45,17 +47,16 @@ struct Desk {
 
 type Shared = State<Desk>;
 
-/// Starts the admin HTTP server and the control socket, whose place in the
-/// file system is returned.
+/// Serves the admin HTTP pages and the control socket, whose place in the file
+/// system is returned.
 pub async fn start(
     server: &Arc<Server>,
     drains: Option<Arc<Drains>>,
     listener: std::net::TcpListener,
-    control: &Path,
+    control: Option<socket::Bound>,
 ) -> Result<Option<socket::Place>, String> {
     let failed = |error| format!("the admin HTTP server cannot start: {error}");
     let listener = TcpListener::from_std(listener).map_err(failed)?;
-    let control = socket::open(control)?;
     let listing = Arc::new(Semaphore::new(1));
     let desk = Desk { server: server.clone(), drains: drains.clone(), listing };
     let of_drains = |pages: fn(Arc<Drains>) -> Router| drains.clone().map_or(Router::new(), pages);

@@ -23,6 +23,7 @@ use tokio::time::sleep;
 use super::verbs::Verb;
 use super::{Drains, Refused, Survey, Wanted};
 use crate::admin::error;
+use crate::admin::peer::Peer;
 
 /// Runs on one page.
 const RUNS: u32 = 20;
@@ -296,19 +297,24 @@ struct Begin {
     datacenter: String,
     direction: Direction,
     mode: Option<Mode>,
-    by: String,
+    /// A comment; who it is says the kernel.
+    by: Option<String>,
     #[serde(default)]
     reason: String,
     #[serde(default)]
     overload: bool,
 }
 
-async fn begin(State(drains): Shared, wanted: Result<Json<Begin>, JsonRejection>) -> Response {
+async fn begin(
+    State(drains): Shared,
+    peer: Peer,
+    wanted: Result<Json<Begin>, JsonRejection>,
+) -> Response {
     let Json(wanted) = match wanted {
         Ok(wanted) => wanted,
         Err(rejection) => {
             let accepted = "{\"datacenter\": NAME, \"direction\": \"drain\" or \"restore\", \
-                            \"mode\": \"drill\" or \"disaster\", \"by\": WHO, \"reason\": WHY, \
+                            \"mode\": \"drill\" or \"disaster\", \"by\": COMMENT, \"reason\": WHY, \
                             \"overload\": true or false}";
             return misread(rejection.body_text(), accepted);
         }
@@ -317,7 +323,7 @@ async fn begin(State(drains): Shared, wanted: Result<Json<Begin>, JsonRejection>
         datacenter: wanted.datacenter,
         direction: wanted.direction,
         mode: wanted.mode.unwrap_or(Mode::Drill),
-        by: wanted.by,
+        by: peer.actor().await.commented(wanted.by.as_deref()),
         reason: wanted.reason,
         overload: wanted.overload,
     };
@@ -329,7 +335,8 @@ async fn begin(State(drains): Shared, wanted: Result<Json<Begin>, JsonRejection>
 
 #[derive(Debug, Deserialize)]
 struct Say {
-    by: String,
+    /// A comment; who it is says the kernel.
+    by: Option<String>,
     #[serde(default)]
     reason: String,
     #[serde(flatten)]
@@ -338,6 +345,7 @@ struct Say {
 
 async fn say(
     State(drains): Shared,
+    peer: Peer,
     run: Numbered,
     said: Result<Json<Say>, JsonRejection>,
 ) -> Response {
@@ -345,13 +353,14 @@ async fn say(
         (Ok(run), Ok(Json(said))) => (run, said),
         (Err(response), _) => return *response,
         (_, Err(rejection)) => {
-            let accepted = "{\"verb\": VERB, \"by\": WHO, \"reason\": WHY, …} with the verbs \
+            let accepted = "{\"verb\": VERB, \"by\": COMMENT, \"reason\": WHY, …} with the verbs \
                             pause, resume, skip, stop, retry, override, accelerate, approve, \
                             mode, waive and abort";
             return misread(rejection.body_text(), accepted);
         }
     };
-    match drains.say(run, said.by, said.reason, &said.verb).await {
+    let by = peer.actor().await.commented(said.by.as_deref());
+    match drains.say(run, by, said.reason, &said.verb).await {
         Ok(()) => Json(json!({ "said": true })).into_response(),
         Err(refused) => refused.into_response(),
     }
@@ -378,18 +387,25 @@ async fn audit(State(drains): Shared, part: Result<Query<Part>, QueryRejection>)
             entries.truncate(limit as usize);
             let entries: Vec<_> = entries
                 .iter()
-                .map(|entry| {
-                    json!({
-                        "seq": entry.seq, "at": entry.at, "by": entry.actor,
-                        "action": entry.action, "reason": entry.reason,
-                        "run": entry.run.map(|run| run.0), "digest": entry.digest.to_string(),
-                    })
-                })
+                .map(audit_view)
                 .collect();
             Json(json!({ "entries": entries, "next": next })).into_response()
         }
         Err(failed) => Refused::from(failed).into_response(),
     }
+}
+
+fn audit_view(entry: &store::AuditEntry) -> serde_json::Value {
+    // Older entries than identities have none; they are shown all the same.
+    let record: Option<Record> = serde_json::from_str(&entry.json).ok();
+    let actor = record.as_ref().and_then(|record| record.fact.by());
+    json!({
+        "seq": entry.seq, "at": entry.at, "by": entry.actor,
+        "identity": actor.map(|actor| &actor.identity),
+        "comment": actor.and_then(|actor| actor.comment.as_deref()),
+        "action": entry.action, "reason": entry.reason,
+        "run": entry.run.map(|run| run.0), "digest": entry.digest.to_string(),
+    })
 }
 
 /// How the log ended when somebody looked: `head=N:DIGEST`. A log whose end was

@@ -71,7 +71,7 @@ pub enum DrainCommand {
         #[command(flatten)]
         said: Said,
     },
-    /// Set the limits of the evacuation aside; takes two people
+    /// Set the limits of the evacuation aside; takes two people: two uids
     Waive {
         #[command(flatten)]
         said: Said,
@@ -158,7 +158,8 @@ pub struct Who {
     /// Why, for the audit log
     #[arg(long, default_value = "", value_name = "TEXT")]
     reason: String,
-    /// Who says so; the name of the user unless told
+    /// A comment, recorded beside the identity, which is the user that runs
+    /// this command; default: sudo's user, if there is one
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
 }
@@ -291,11 +292,11 @@ fn newest(socket: &Socket, must_be_open: bool) -> Result<u64, String> {
 }
 
 impl Who {
-    fn name(&self) -> String {
-        let from = |name: &str| std::env::var(name).ok().filter(|name| !name.is_empty());
-        let known = self.by.clone().or_else(|| from("SUDO_USER"));
-        let known = known.or_else(|| from("USER")).or_else(|| from("LOGNAME"));
-        known.unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw()))
+    /// What is recorded beside the identity. The server learns who this is from
+    /// the kernel.
+    fn comment(&self) -> Option<String> {
+        let sudo = || std::env::var("SUDO_USER").ok().filter(|name| !name.is_empty());
+        self.by.clone().or_else(sudo)
     }
 }
 
@@ -304,7 +305,7 @@ impl Begin {
         let mode = if self.disaster { "disaster" } else { "drill" };
         let wanted = json!({
             "datacenter": self.datacenter, "direction": direction, "mode": mode,
-            "by": self.who.name(), "reason": self.who.reason, "overload": self.overload,
+            "by": self.who.comment(), "reason": self.who.reason, "overload": self.overload,
         });
         let begun = self.socket.post("/v1/drains", &wanted.to_string())?;
         if self.watch
@@ -340,7 +341,7 @@ impl OfTask {
 impl Said {
     fn say(self, mut what: Value) -> Result<u8, String> {
         let run = self.run.map_or_else(|| newest(&self.socket, true), Ok)?;
-        what["by"] = self.who.name().into();
+        what["by"] = self.who.comment().into();
         what["reason"] = self.who.reason.clone().into();
         let said = self.socket.post(&format!("/v1/drains/{run}/say"), &what.to_string())?;
         self.socket.print(&said, |out, _| writeln!(out, "said, and on the disk")).map(|()| 0)
@@ -396,7 +397,7 @@ fn show_runs(out: &mut Output, runs: &Value) -> io::Result<()> {
         });
         writeln!(
             out,
-            "{:>5}  {}  {:<8} {:<16} {:<22} {:<12} {:<12} {}",
+            "{:>5}  {}  {:<8} {:<16} {:<22} {:<12} {:<20} {}",
             number(&run["run"]),
             date(number(&run["created"])),
             text(&run["direction"]),
@@ -414,13 +415,14 @@ fn show_audit(out: &mut Output, entries: &Value) -> io::Result<()> {
     for entry in entries["entries"].as_array().into_iter().flatten() {
         writeln!(
             out,
-            "{:>5}  {}  run {:<5} {:<12} {:<32} {}",
+            "{:>5}  {}  run {:<5} {:<20} {:<32} {}{}",
             number(&entry["seq"]),
             date(number(&entry["at"])),
             number(&entry["run"]),
             text(&entry["by"]),
             text(&entry["action"]),
-            text(&entry["reason"])
+            text(&entry["reason"]),
+            entry["comment"].as_str().map_or(String::new(), |typed| format!("  [by: {typed}]"))
         )?;
     }
     match entries["next"].as_u64() {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drain::engine::{
-    Command, Effect, EffectId, Ended, Event, Fact, Record, Refusal, Run, RunOutcome,
+    Actor, Command, Effect, EffectId, Ended, Event, Fact, Record, Refusal, Run, RunOutcome,
 };
 use drain::{ConditionId, KnobId, Plan, Source, TaskId, Time};
 use drivers::{Drivers, Fence};
@@ -43,7 +43,7 @@ const STATUS_EVERY: Duration = Duration::from_millis(250);
 /// What people say to a run, and where its answer goes.
 #[derive(Debug)]
 pub struct Message {
-    pub by: String,
+    pub by: Actor,
     pub reason: String,
     pub command: Command,
     pub answer: oneshot::Sender<Result<(), Refusal>>,

@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use drain::engine::{Command, Mode, Record, Run, check_said};
+use drain::engine::{Actor, Command, Mode, Record, Run, check_said};
 use drain::report::Report;
 use drain::{Direction, Plan};
 use drivers::Drivers;
@@ -135,7 +135,7 @@ pub struct Wanted {
     pub datacenter: String,
     pub direction: Direction,
     pub mode: Mode,
-    pub by: String,
+    pub by: Actor,
     pub reason: String,
     /// Go on although the rest cannot carry the load below its lines.
     pub overload: bool,
@@ -208,9 +208,8 @@ impl Drains {
     /// Begins a run; says what it may have to wait for, or does worse with.
     pub async fn begin(
         self: &Arc<Self>,
-        mut wanted: Wanted,
+        wanted: Wanted,
     ) -> Result<(RunId, Vec<String>), Refused> {
-        wanted.by = wanted.by.trim().to_owned();
         check_said(&wanted.by, &wanted.reason)
             .map_err(|refusal| Refused::Conflict(refusal.to_string()))?;
         let plan = self.plan(&wanted.datacenter, wanted.direction).await?;
@@ -232,15 +231,16 @@ impl Drains {
         self.set_idle_clock();
         let now = self.world.clock.now();
         let json = serde_json::to_string(&plan).expect("plans are JSON");
+        let actor = wanted.by.to_string();
         let new = NewRun {
             datacenter: &wanted.datacenter,
             direction: direction_name(wanted.direction),
             plan: &json,
-            actor: &wanted.by,
+            actor: &actor,
             reason: &wanted.reason,
             at: now.0,
         };
-        let (run, first) = Run::open(plan.into(), &wanted.by, &wanted.reason, wanted.mode, now);
+        let (run, first) = Run::open(plan.into(), wanted.by, &wanted.reason, wanted.mode, now);
         let first = ledger::step(&run, &first);
         let begun = self.world.store.begin_run(new, &self.name, LEASE_MS, &first).await;
         let lease = begun.map_err(|error| match error {
@@ -249,7 +249,7 @@ impl Drains {
         })?;
         let id = lease.run;
         tracing::info!(
-            run = %id, datacenter = wanted.datacenter, by = wanted.by, reason = wanted.reason,
+            run = %id, datacenter = wanted.datacenter, by = actor, reason = wanted.reason,
             "begun: {}", direction_name(wanted.direction)
         );
         self.drive(run, lease);
@@ -261,15 +261,13 @@ impl Drains {
     pub async fn say(
         &self,
         id: RunId,
-        by: String,
+        by: Actor,
         reason: String,
         verb: &Verb,
     ) -> Result<(), Refused> {
         let handle = self.handle(id).await?;
         let command: Command = verb.command(&handle.plan).map_err(Refused::Unknown)?;
         let (answer, answered) = oneshot::channel();
-        // Blanks make no second person of the first.
-        let by = by.trim().to_owned();
         let message = Message { by, reason, command, answer };
         let gone = || Refused::Conflict(format!("run {id} is not driven any more"));
         let mut status = handle.status.clone();

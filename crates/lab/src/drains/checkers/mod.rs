@@ -36,6 +36,8 @@ pub enum Event<'e> {
     Rested { state: &'e State },
     /// A run was told the value of a condition.
     Told { condition: ConditionId, value: Option<f64> },
+    /// A person says something: what the kernel knows of who it is.
+    Said { uid: u32 },
     /// A run was told how much of each datacenter others have drained.
     Fleet { drained: &'e [f64] },
     /// The run was taken up from its log; what it was told is forgotten.
