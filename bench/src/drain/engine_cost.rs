@@ -9,7 +9,7 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
-use drain::engine::{Actor, Command, Effect, EffectId, Ended, Event, Fact, Mode, Record, Run};
+use drain::engine::{Actor, Command, Effect, EffectId, Ended, Event, Fact, Mode, Record, Run, User};
 use drain::{
     Comparison, Condition, ConditionId, KnobId, Millis, Plan, Source, StageKind, TaskId, Time,
     Value,
@@ -287,7 +287,8 @@ impl Bare {
                     let stage = &self.run.plan().task(task).stages[stage.index()];
                     if matches!(stage.kind, StageKind::Approve { .. }) {
                         let command = Command::Approve { task };
-                        let (by, reason) = ("bench".to_owned(), "cost".to_owned());
+                        let user = User { uid: 1000, gid: 1000, pid: None, name: None };
+                        let (by, reason) = (Actor::user(user), "cost".to_owned());
                         self.decide(Event::Said { by, reason, command });
                     }
                 }
