@@ -67,7 +67,8 @@ fn check_plan(plan: &Plan) {
     let foresight = plan.foresee(&BTreeMap::new());
     let _ = (plan.to_dot(&foresight), plan.to_svg(&foresight));
     let plan = Arc::new(plan.clone());
-    let (run, records) = Run::open(plan.clone(), Actor::automatic("a fuzzer"), "", Mode::Drill, Time(0));
+    let (run, records) =
+        Run::open(plan.clone(), Actor::automatic("a fuzzer"), "", Mode::Drill, Time(0));
     let mut replayed = State::new(&plan);
     for record in &records {
         replayed.apply(&plan, record).expect("records follow from each other");

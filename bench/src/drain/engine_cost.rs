@@ -9,7 +9,9 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
-use drain::engine::{Actor, Command, Effect, EffectId, Ended, Event, Fact, Mode, Record, Run, User};
+use drain::engine::{
+    Actor, Command, Effect, EffectId, Ended, Event, Fact, Mode, Record, Run, User,
+};
 use drain::{
     Comparison, Condition, ConditionId, KnobId, Millis, Plan, Source, StageKind, TaskId, Time,
     Value,
@@ -161,7 +163,8 @@ struct Bare {
 impl Bare {
     fn run(plan: Arc<Plan>) -> Result<Bare> {
         let began = thread_nanos();
-        let (run, records) = Run::open(plan.clone(), Actor::automatic("bench"), "cost", Mode::Drill, START);
+        let (run, records) =
+            Run::open(plan.clone(), Actor::automatic("bench"), "cost", Mode::Drill, START);
         let mut bare = Bare {
             run,
             now: START,

@@ -398,8 +398,7 @@ pub fn run(config: &Config, announce: impl FnOnce(&Sockets)) -> Result<u8, Strin
         Some(own) => Some(runtime.block_on(Drains::start(own.clone()))?),
         None => None,
     };
-    let _control =
-        runtime.block_on(admin::start(&server, drains.clone(), admin, control))?;
+    let _control = runtime.block_on(admin::start(&server, drains.clone(), admin, control))?;
     let started = Instant::now();
     let load = load_first(&server, config, &mut signals);
     let Some(report) = runtime.block_on(load)? else {

@@ -96,7 +96,10 @@ pub struct KnownHead {
 pub enum Verdict {
     Verified(Proof),
     /// The first entry that is not as it was.
-    Broken { at: u64, why: String },
+    Broken {
+        at: u64,
+        why: String,
+    },
 }
 
 /// What is proven of a log.
@@ -232,8 +235,7 @@ impl<'t> Verifier<'t> {
             let from = format!("the file of key {}, from when it was made", key.id());
             known.entry(key.since.entries).or_default().push((key.since.digest, from));
         }
-        let proof =
-            Proof { head: Head::genesis(), unsigned: 0, signed: Vec::new(), known: 0 };
+        let proof = Proof { head: Head::genesis(), unsigned: 0, signed: Vec::new(), known: 0 };
         Verifier { trust, known, proof }
     }
 
@@ -273,8 +275,8 @@ impl<'t> Verifier<'t> {
         let key = own.key_id();
         if !self.trust.keys.iter().any(|known| known.bytes == own.key) {
             return Err(format!(
-                "it is signed by key {key}, which is not known here; accepted: --key FILE with \
-                 the public key of whoever signed it"
+                "it is signed by key {key}, which is not known here; accepted: `--store FILE \
+                 --key FILE …` with the public keys of all that signed it"
             ));
         }
         if !own.is_of(head) {
@@ -295,9 +297,7 @@ impl<'t> Verifier<'t> {
         let Head { entries, digest } = self.proof.head;
         for (known, from) in self.known.remove(&entries).unwrap_or_default() {
             if known != digest {
-                return Err(format!(
-                    "its digest is not the one in {from}: the log was made anew"
-                ));
+                return Err(format!("its digest is not the one in {from}: the log was made anew"));
             }
             self.proof.known = entries;
         }
@@ -383,10 +383,7 @@ pub(crate) async fn put_audit(
 
 async fn head(connection: &mut SqliteConnection) -> Result<SentHead> {
     const HEAD: &str = "SELECT seq, digest, key, signature FROM audit ORDER BY seq DESC LIMIT 1";
-    let row = sqlx::query(HEAD)
-        .fetch_optional(connection)
-        .await
-        .map_err(reading)?;
+    let row = sqlx::query(HEAD).fetch_optional(connection).await.map_err(reading)?;
     let Some(row) = row else { return Ok(SentHead { head: Head::genesis(), signature: None }) };
     let entries = row.try_get::<i64, _>("seq").map_err(reading)? as u64;
     Ok(SentHead { head: Head { entries, digest: digest(&row)? }, signature: signature(&row)? })

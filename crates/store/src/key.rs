@@ -262,7 +262,8 @@ impl SentHead {
     /// Reads a line; what follows the signature is not looked at.
     pub fn parse(line: &str) -> Option<SentHead> {
         let mut words = line.split_whitespace();
-        let head = Head { entries: words.next()?.parse().ok()?, digest: Digest::parse(words.next()?)? };
+        let head =
+            Head { entries: words.next()?.parse().ok()?, digest: Digest::parse(words.next()?)? };
         let signature = match (words.next()?, words.next()?) {
             ("-", "-") => None,
             (key, bytes) => Some(Signature { key: from_hex(key)?, bytes: from_hex(bytes)? }),

@@ -178,7 +178,8 @@ pub(crate) async fn connect_to_read(path: &Path) -> Result<SqliteConnection> {
     let mut reader = options.connect().await.map_err(|error| classify_open(path, error))?;
     let version = recognise(path, &mut reader).await.map_err(|error| classify(path, error))?;
     if version < MIGRATIONS.len() as i64 {
-        let why = format!("written by an older Pharos (schema {version}); start this one on it once");
+        let why =
+            format!("written by an older Pharos (schema {version}); start this one on it once");
         return Err(Error::Foreign { path: path.to_owned(), why });
     }
     Ok(reader)

@@ -6,9 +6,7 @@ use common::*;
 use sqlx::ConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use store::chain::{Digest, Link};
-use store::{
-    Audit, AuditKey, Head, KnownHead, SentHead, Store, Trust, Verdict, verify_audit_file,
-};
+use store::{Audit, AuditKey, Head, KnownHead, SentHead, Store, Trust, Verdict, verify_audit_file};
 use tempfile::TempDir;
 
 async fn keep(store: &Store, count: u64) -> Head {
@@ -243,7 +241,8 @@ async fn what_is_proven_names_the_unsigned_and_the_signed_part() {
     ] {
         let Verdict::Verified(proof) = verdict else { panic!("{verdict:?}") };
         assert_eq!((proof.head.entries, proof.unsigned), (7, 3));
-        let parts: Vec<_> = proof.signed.iter().map(|part| (part.key, part.from, part.to)).collect();
+        let parts: Vec<_> =
+            proof.signed.iter().map(|part| (part.key, part.from, part.to)).collect();
         assert_eq!(parts, [(trust.keys[0].id(), 4, 7)]);
     }
 }

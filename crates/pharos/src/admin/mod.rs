@@ -8,7 +8,6 @@ mod fleet;
 pub mod peer;
 pub mod socket;
 
-use std::path::Path;
 use std::sync::Arc;
 
 use authority::Image;
@@ -118,17 +117,21 @@ pub fn error(status: StatusCode, message: impl Into<String>) -> Response {
     (status, Json(json!({ "error": message.into() }))).into_response()
 }
 
-async fn health(State(Desk { server, .. }): Shared) -> Response {
+async fn health(State(Desk { server, drains, .. }): Shared) -> Response {
     let totals = server.publisher.current().catalog.totals();
     let is_draining = server.node().is_some_and(|node| node.is_draining());
-    let is_ready = server.is_ready() && !is_draining;
+    // What is not on the disk is not done: a drain would stand still.
+    let unwritable = drains.and_then(|drains| drains.unwritable());
+    let is_ready = server.is_ready() && !is_draining && unwritable.is_none();
     let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let body = json!({
-        "status": match (is_ready, is_draining) {
-            (true, _) => "ready",
-            (false, true) => "draining",
-            (false, false) => "loading",
+        "status": match (server.is_ready(), is_draining, &unwritable) {
+            (true, false, None) => "ready",
+            (true, false, Some(_)) => "store not writable",
+            (_, true, _) => "draining",
+            (false, false, _) => "loading",
         },
+        "reason": unwritable,
         "zones": totals.zones,
         "records": totals.records,
         "broken_zones": totals.broken,
@@ -305,6 +308,7 @@ fn parse_name(text: &str) -> Result<Vec<u8>, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::time::Duration;
 
     use super::*;

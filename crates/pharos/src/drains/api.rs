@@ -16,10 +16,11 @@ use drain::engine::{Fact, Mode, Record};
 use futures_util::stream;
 use serde::Deserialize;
 use serde_json::json;
-use store::{Filter, RunId};
+use store::{Filter, KnownHead, RunId, Trust};
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::time::sleep;
 
+use super::instance::node_of;
 use super::verbs::Verb;
 use super::{Drains, Refused, Survey, Wanted};
 use crate::admin::error;
@@ -124,7 +125,8 @@ fn view(run: &store::Run) -> serde_json::Value {
         "ended": run.ended_at,
         "outcome": run.outcome,
         "records": run.records,
-        "driven_by": run.holder,
+        "driven_by": run.holder.as_deref().map(node_of),
+        "instance": run.holder,
     })
 }
 
@@ -385,10 +387,7 @@ async fn audit(State(drains): Shared, part: Result<Query<Part>, QueryRejection>)
         Ok(mut entries) => {
             let next = entries.get(limit as usize).map(|entry| entry.seq);
             entries.truncate(limit as usize);
-            let entries: Vec<_> = entries
-                .iter()
-                .map(audit_view)
-                .collect();
+            let entries: Vec<_> = entries.iter().map(audit_view).collect();
             Json(json!({ "entries": entries, "next": next })).into_response()
         }
         Err(failed) => Refused::from(failed).into_response(),
@@ -405,6 +404,7 @@ fn audit_view(entry: &store::AuditEntry) -> serde_json::Value {
         "comment": actor.and_then(|actor| actor.comment.as_deref()),
         "action": entry.action, "reason": entry.reason,
         "run": entry.run.map(|run| run.0), "digest": entry.digest.to_string(),
+        "key": entry.signature.map(|own| own.key_id().to_string()),
     })
 }
 
@@ -419,12 +419,27 @@ struct Remembered {
 impl Remembered {
     fn head(&self) -> Result<Option<store::Head>, String> {
         let Some(text) = &self.head else { return Ok(None) };
-        let parts = text.split_once(':');
-        let head = parts.and_then(|(entries, digest)| {
-            let (entries, digest) = (entries.parse().ok()?, store::chain::Digest::parse(digest)?);
-            Some(store::Head { entries, digest })
-        });
-        head.map(Some).ok_or_else(|| format!("`{text}` is no head of the log"))
+        store::Head::parse(text).map(Some).ok_or_else(|| format!("`{text}` is no head of the log"))
+    }
+}
+
+/// What was proven, as the API says it.
+pub(super) fn verdict_view(verdict: &store::Verdict) -> serde_json::Value {
+    match verdict {
+        store::Verdict::Verified(proof) => {
+            let signed: Vec<_> = proof
+                .signed
+                .iter()
+                .map(
+                    |part| json!({ "key": part.key.to_string(), "from": part.from, "to": part.to }),
+                )
+                .collect();
+            json!({
+                "verified": true, "entries": proof.head.entries, "head": proof.head.to_string(),
+                "unsigned": proof.unsigned, "signed": signed, "known": proof.known,
+            })
+        }
+        store::Verdict::Broken { at, why } => json!({ "verified": false, "at": at, "why": why }),
     }
 }
 
@@ -437,15 +452,13 @@ async fn verify_audit(
         Ok(remembered) => remembered,
         Err(what) => return misread(what, "head=N:DIGEST, as an earlier verification printed it"),
     };
-    match drains.store().verify_audit(remembered).await {
-        Ok(store::Verdict::Verified(head)) => Json(json!({
-            "verified": true, "entries": head.entries,
-            "head": format!("{}:{}", head.entries, head.digest),
-        }))
-        .into_response(),
-        Ok(store::Verdict::Broken { at, why }) => {
-            Json(json!({ "verified": false, "at": at, "why": why })).into_response()
-        }
+    let known = |head| KnownHead { head, from: "the head that was given".into() };
+    let trust = Trust {
+        keys: vec![drains.audit_key().clone()],
+        heads: remembered.into_iter().map(known).collect(),
+    };
+    match drains.store().verify_audit(&trust).await {
+        Ok(verdict) => Json(verdict_view(&verdict)).into_response(),
         Err(failed) => Refused::from(failed).into_response(),
     }
 }

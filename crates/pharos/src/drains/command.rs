@@ -123,15 +123,28 @@ pub enum AuditCommand {
         #[command(flatten)]
         socket: Socket,
     },
-    /// Prove that no entry was changed
-    Verify {
-        /// The head that was printed earlier: prove that the log goes on from
-        /// there
-        #[arg(long, value_name = "N:DIGEST")]
-        head: Option<String>,
-        #[command(flatten)]
-        socket: Socket,
-    },
+    /// Prove that no entry was changed: chain, signatures, and heads that are
+    /// known from elsewhere
+    Verify(Verify),
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Verify {
+    /// The head that was printed earlier: prove that the log goes on from
+    /// there
+    #[arg(long, value_name = "N:DIGEST")]
+    pub head: Option<String>,
+    /// What `audit_sink` wrote: prove that every head in it is in the log
+    #[arg(long, value_name = "FILE")]
+    pub sink: Option<PathBuf>,
+    /// Read this store, and ask no server
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub store: Option<PathBuf>,
+    /// The public key of whoever signed the log; may be given several times
+    #[arg(long, value_name = "FILE", requires = "store")]
+    pub key: Vec<PathBuf>,
+    #[command(flatten)]
+    pub socket: Socket,
 }
 
 #[derive(Debug, clap::Args)]
@@ -218,7 +231,7 @@ impl DrainCommand {
             | DrainCommand::History { socket, .. }
             | DrainCommand::Report { socket, .. }
             | DrainCommand::Audit(
-                AuditCommand::List { socket, .. } | AuditCommand::Verify { socket, .. },
+                AuditCommand::List { socket, .. } | AuditCommand::Verify(Verify { socket, .. }),
             ) => socket,
         }
     }
@@ -267,12 +280,7 @@ fn obey(command: DrainCommand) -> Result<u8, String> {
             let entries = socket.get(&format!("/v1/audit?from={from}&limit={limit}"))?;
             socket.print(&entries, show_audit).map(|()| 0)
         }
-        DrainCommand::Audit(AuditCommand::Verify { head, socket }) => {
-            let head = head.map_or(String::new(), |head| format!("?head={}", escaped(&head)));
-            let verdict = socket.get(&format!("/v1/audit/verify{head}"))?;
-            socket.print(&verdict, show_verdict)?;
-            Ok(if verdict["verified"] == true { 0 } else { crate::EXIT_FAILED })
-        }
+        DrainCommand::Audit(AuditCommand::Verify(verify)) => verify.verify(),
     }
 }
 
@@ -429,12 +437,4 @@ fn show_audit(out: &mut Output, entries: &Value) -> io::Result<()> {
         Some(next) => writeln!(out, "… there are more; go on with --from {next}"),
         None => Ok(()),
     }
-}
-
-fn show_verdict(out: &mut Output, verdict: &Value) -> io::Result<()> {
-    if verdict["verified"] == true {
-        let head = text(&verdict["head"]);
-        return writeln!(out, "{} entries, none was changed; head {head}", verdict["entries"]);
-    }
-    writeln!(out, "entry {} is not as it was: {}", verdict["at"], text(&verdict["why"]))
 }

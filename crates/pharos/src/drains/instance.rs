@@ -148,7 +148,10 @@ mod tests {
         let first = Instance::claim(&store, "a/b").unwrap();
         let refused = Instance::claim(&store, "a/b").unwrap_err();
         let pid = std::process::id();
-        assert!(refused.contains(&format!("another server named `a/b` has it, pid {pid}")), "{refused}");
+        assert!(
+            refused.contains(&format!("another server named `a/b` has it, pid {pid}")),
+            "{refused}"
+        );
         let other = Instance::claim(&store, "ab").unwrap();
         assert!(!other.is_gone(first.holder()));
         let holder = first.holder().to_owned();

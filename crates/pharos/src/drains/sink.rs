@@ -117,7 +117,10 @@ pub async fn keep_sending(
         let sent = tokio::task::spawn_blocking(move || own.send(&sent)).await;
         if let Err(error) = sent.unwrap_or_else(|_| Err(io::Error::other("it panicked"))) {
             failures.fetch_add(1, Ordering::Relaxed);
-            tracing::error!(entries = head.head.entries, "audit_sink: a head cannot be sent: {error}");
+            tracing::error!(
+                entries = head.head.entries,
+                "audit_sink: a head cannot be sent: {error}"
+            );
             unsent = Some(head);
         }
     }

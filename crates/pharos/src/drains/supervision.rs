@@ -28,7 +28,6 @@ pub struct Panicked {
     /// In a row.
     pub times: u32,
     pub why: String,
-    pub at: Instant,
     /// When it is taken up again.
     pub again: Instant,
 }
@@ -67,20 +66,22 @@ impl Drains {
              its records in {} s", wait.as_secs()
         );
         self.panics.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        panicked.insert(run, Panicked { times, why: why.to_owned(), at: now, again: now + wait });
+        panicked.insert(run, Panicked { times, why: why.to_owned(), again: now + wait });
         wait
     }
 
     /// Takes a run up again after a while, if it was not ended or taken by then.
-    pub(super) async fn take_up_later(self: Arc<Self>, wait: Duration) {
-        let mut stop = self.stop.subscribe();
-        tokio::select! {
-            _ = stop.changed() => return,
-            () = sleep(wait) => {}
-        }
-        if let Err(refused) = self.take_up(&mut BTreeMap::new()).await {
-            tracing::warn!("open runs cannot be listed: {refused}");
-        }
+    pub(super) fn take_up_later(self: &Arc<Self>, wait: Duration) {
+        let (own, mut stop) = (self.clone(), self.stop.subscribe());
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = stop.changed() => return,
+                () = sleep(wait) => {}
+            }
+            if let Err(refused) = own.take_up(&mut BTreeMap::new()).await {
+                tracing::warn!("open runs cannot be listed: {refused}");
+            }
+        });
     }
 }
 
