@@ -165,8 +165,9 @@ pub struct Wanted {
 impl Drains {
     /// Opens the store and takes up the runs that are open in it.
     pub async fn start(config: DrainConfig) -> Result<Arc<Drains>, String> {
-        let store = Store::open(&config.store).await.map_err(|error| error.to_string())?;
+        // First: a store that another server of this name has is left as it is.
         let instance = Instance::claim(&config.store, &config.name)?;
+        let store = Store::open(&config.store).await.map_err(|error| error.to_string())?;
         let audit_key = sign(&store, &config.audit_key).await?;
         config.audit_sink.check()?;
         let drivers = Drivers::from_config(&config.drivers).map_err(|problems| {
