@@ -9,9 +9,11 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
-use drain::engine::{Command, Effect, EffectId, Ended, Event, Fact, Mode, Record, Run};
+use drain::engine::{
+    Actor, Command, Effect, EffectId, Ended, Event, Fact, Mode, Record, Run, User,
+};
 use drain::{
-    Comparison, Condition, ConditionId, KnobId, Millis, Plan, Source, StageKind, TaskId, Time,
+    Comparison, Condition, ConditionId, KnobId, Measurement, Millis, Plan, Source, StageKind, TaskId, Time,
     Value,
 };
 
@@ -162,7 +164,8 @@ struct Bare {
 impl Bare {
     fn run(plan: Arc<Plan>) -> Result<Bare> {
         let began = thread_nanos();
-        let (run, records) = Run::open(plan.clone(), "bench", "cost", Mode::Drill, START);
+        let (run, records) =
+            Run::open(plan.clone(), Actor::automatic("bench"), "cost", Mode::Drill, START);
         let mut bare = Bare {
             run,
             now: START,
@@ -288,7 +291,8 @@ impl Bare {
                     let stage = &self.run.plan().task(task).stages[stage.index()];
                     if matches!(stage.kind, StageKind::Approve { .. }) {
                         let command = Command::Approve { task };
-                        let (by, reason) = ("bench".to_owned(), "cost".to_owned());
+                        let user = User { uid: 1000, gid: 1000, pid: None, name: None };
+                        let (by, reason) = (Actor::user(user), "cost".to_owned());
                         self.decide(Event::Said { by, reason, command });
                     }
                 }

@@ -15,6 +15,7 @@
 //! What was observed is not written down, but for what decides something. After
 //! a crash everything is observed anew.
 
+mod actor;
 mod budget;
 mod command;
 mod gate;
@@ -35,7 +36,8 @@ mod verb;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-pub use command::{ACTOR_LEN_MAX, REASON_LEN_MAX, Refusal, check_said};
+pub use actor::{Actor, Identity, People, User};
+pub use command::{COMMENT_LEN_MAX, REASON_LEN_MAX, Refusal, check_said};
 pub use phase::{Census, Phase, Trigger};
 pub use record::{Effect, EffectId, Ended, Fact, Hold, Mode, Record, RunOutcome, Seen};
 pub use state::{Corrupt, InFlight, Left, State};
@@ -86,7 +88,7 @@ pub enum Event {
     /// The position of the fleet was read.
     Fleet { fleet: Fleet },
     /// Somebody says something.
-    Said { by: String, reason: String, command: Command },
+    Said { by: Actor, reason: String, command: Command },
 }
 
 /// A plan that is being carried out.
@@ -201,14 +203,14 @@ impl Run {
     /// Begins a run.
     pub fn open(
         plan: Arc<Plan>,
-        by: &str,
+        by: impl Into<Actor>,
         reason: &str,
         mode: Mode,
         now: Time,
     ) -> (Run, Vec<Record>) {
         let mut run = Run::blank(plan);
         (run.began, run.last) = (Some(now), now);
-        run.record(now, Fact::Opened { by: by.to_owned(), reason: reason.to_owned(), mode });
+        run.record(now, Fact::Opened { by: by.into(), reason: reason.to_owned(), mode });
         run.wake_all();
         run.settle(now);
         let records = std::mem::take(&mut run.records);

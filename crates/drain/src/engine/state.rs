@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::DRIFT_FORGOTTEN_AFTER;
+use super::actor::{Actor, People};
 use super::phase::{Census, Phase, Trigger};
 use super::record::{Effect, EffectId, Ended, Fact, Hold, Mode, Record, RunOutcome};
 use super::task::{Shifted, TaskState};
@@ -25,7 +26,7 @@ pub struct State {
     pub paused: bool,
     pub abort: Option<Abort>,
     /// Who set the limits aside; two are needed.
-    pub waived_by: Vec<String>,
+    pub waived_by: People,
     /// Conditions that count as held for all tasks.
     pub overridden: Vec<ConditionId>,
     pub tasks: Vec<TaskState>,
@@ -93,7 +94,7 @@ impl State {
             mode: Mode::Drill,
             paused: false,
             abort: None,
-            waived_by: Vec::new(),
+            waived_by: People::default(),
             overridden: Vec::new(),
             tasks: plan.tasks.iter().map(|_| TaskState::new()).collect(),
             in_flight: BTreeMap::new(),
@@ -476,7 +477,7 @@ impl State {
         Ok(())
     }
 
-    fn take_command(&mut self, by: &str, command: &Command) -> Result<(), String> {
+    fn take_command(&mut self, by: &Actor, command: &Command) -> Result<(), String> {
         match command {
             Command::Pause { task: None } => self.paused = true,
             Command::Resume { task: None } => self.paused = false,
@@ -497,9 +498,9 @@ impl State {
             Command::Accelerate { task: None } => {
                 self.tasks.iter_mut().for_each(TaskState::hurry);
             }
-            Command::Approve { task } => self.task_mut(*task)?.approved_by.push(by.to_owned()),
+            Command::Approve { task } => self.task_mut(*task)?.approved_by.count(by),
             Command::SetMode { mode } => self.mode = *mode,
-            Command::WaiveLimits => self.waived_by.push(by.to_owned()),
+            Command::WaiveLimits => self.waived_by.count(by),
             Command::Abort { how } => {
                 self.abort = Some(*how);
                 self.astray.clear();

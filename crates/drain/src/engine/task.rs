@@ -1,5 +1,6 @@
 //! The durable state of one task.
 
+use super::actor::People;
 use super::phase::Phase;
 use super::record::{EffectId, Hold};
 use crate::plan::{BudgetId, ConditionId, KnobId, StageId};
@@ -42,7 +43,7 @@ pub struct TaskState {
     /// Why a stage did not end well, whatever was done about it since.
     pub failure: Option<String>,
     /// Who approved the stage it is in.
-    pub approved_by: Vec<String>,
+    pub approved_by: People,
     pub overridden: Vec<ConditionId>,
     pub paused: bool,
     /// How often somebody asked for more speed.
@@ -104,7 +105,7 @@ impl TaskState {
             failed_at: Time(0),
             last_failure: None,
             failure: None,
-            approved_by: Vec::new(),
+            approved_by: People::default(),
             overridden: Vec::new(),
             paused: false,
             haste: 0,

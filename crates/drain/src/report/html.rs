@@ -332,7 +332,7 @@ fn write_events(report: &Report, page: &mut String) -> fmt::Result {
                 page,
                 "<tr><td class=n>{}<td>{}<td>{}<td>{}",
                 brief(said.at - report.opened),
-                escape(&said.by),
+                escape(&said.who()),
                 escape(&said.what),
                 escape(&said.reason)
             )?;

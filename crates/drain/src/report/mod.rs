@@ -102,9 +102,22 @@ pub struct Astray {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Said {
     pub at: Time,
+    /// The identity: `ann (uid 1000)`.
     pub by: String,
+    /// What was typed beside it.
+    pub comment: Option<String>,
     pub reason: String,
     pub what: String,
+}
+
+impl Said {
+    /// The identity, with what was typed beside it.
+    pub fn who(&self) -> String {
+        match &self.comment {
+            Some(comment) => format!("{}, “{comment}”", self.by),
+            None => self.by.clone(),
+        }
+    }
 }
 
 impl Report {
@@ -182,7 +195,8 @@ impl Gathered {
             }),
             Fact::Opened { by, reason, .. } => self.said.push(Said {
                 at,
-                by: by.clone(),
+                by: by.to_string(),
+                comment: by.comment.clone(),
                 reason: reason.clone(),
                 what: match plan.direction {
                     Direction::Drain => format!("drain {}", plan.datacenter),
@@ -191,7 +205,8 @@ impl Gathered {
             }),
             Fact::Commanded { by, reason, command, .. } => self.said.push(Said {
                 at,
-                by: by.clone(),
+                by: by.to_string(),
+                comment: by.comment.clone(),
                 reason: reason.clone(),
                 what: command.describe(plan),
             }),

@@ -36,6 +36,8 @@ pub enum Sabotage {
     NoBarriers,
     /// One person less is asked.
     FewerPeople,
+    /// Who somebody is follows from the name that was typed.
+    TypedNames,
     /// Nobody says anything, and all go on.
     Mute,
     /// What was being said when the run died counts as said.
@@ -56,7 +58,7 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// Every sabotage with the checker that must find it.
-    pub const ALL: [(Sabotage, &str); 22] = [
+    pub const ALL: [(Sabotage, &str); 23] = [
         (Sabotage::NoParents, "order"),
         (Sabotage::NoHealth, "gates"),
         (Sabotage::DeafToOthers, "limits"),
@@ -71,6 +73,7 @@ impl Sabotage {
         (Sabotage::BlindLooks, "stated"),
         (Sabotage::NoBarriers, "barriers"),
         (Sabotage::FewerPeople, "approvals"),
+        (Sabotage::TypedNames, "approvals"),
         (Sabotage::Mute, "said"),
         (Sabotage::TakenAsSaid, "said"),
         (Sabotage::NoLooks, "gates"),

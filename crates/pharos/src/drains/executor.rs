@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drain::engine::{
-    Command, Effect, EffectId, Ended, Event, Fact, Record, Refusal, Run, RunOutcome,
+    Actor, Command, Effect, EffectId, Ended, Event, Fact, Record, Refusal, Run, RunOutcome,
 };
 use drain::{ConditionId, KnobId, Measurement, Plan, Source, TaskId, Time};
 use drivers::{Drivers, Fence};
@@ -23,6 +23,7 @@ use tokio::time::{Instant, interval, sleep, sleep_until};
 
 use super::clock::Clock;
 use super::status::{Status, Unseen};
+use super::tenure::Tenure;
 use super::{fleet, ledger};
 use health::Health;
 
@@ -32,8 +33,7 @@ const MEASURE_MIN: Duration = Duration::from_millis(250);
 const MEASURE_MAX: Duration = Duration::from_secs(2);
 /// How often knobs that were turned are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(3);
-/// How long a lease lasts, and how often it is renewed.
-pub const LEASE_MS: u64 = 15_000;
+/// How often the lease is renewed.
 const RENEW_EVERY: Duration = Duration::from_secs(5);
 /// How long to wait before writing again what could not be written.
 const WRITE_AGAIN: Duration = Duration::from_secs(1);
@@ -43,7 +43,7 @@ const STATUS_EVERY: Duration = Duration::from_millis(250);
 /// What people say to a run, and where its answer goes.
 #[derive(Debug)]
 pub struct Message {
-    pub by: String,
+    pub by: Actor,
     pub reason: String,
     pub command: Command,
     pub answer: oneshot::Sender<Result<(), Refusal>>,
@@ -65,6 +65,8 @@ pub struct World {
     pub drivers: Arc<Drivers>,
     pub health: Arc<dyn Health>,
     pub clock: Clock,
+    #[cfg(test)]
+    pub faults: super::tests::Faults,
 }
 
 /// What came of something that was done beside the run.
@@ -98,6 +100,7 @@ pub enum Stopped {
 pub struct Executor {
     run: Run,
     lease: Lease,
+    tenure: Tenure,
     world: World,
     handle: Handle,
     status: watch::Sender<Arc<Status>>,
@@ -126,9 +129,11 @@ impl Executor {
         let plan = run.plan().clone();
         let handle =
             Handle { plan, inbox: send, status: shown, events: broadcast::channel(1024).0 };
+        let tenure = Tenure::new(lease.clone(), world.store.clone(), world.clock.clone());
         Executor {
             run,
             lease,
+            tenure,
             world,
             handle,
             status,
@@ -164,6 +169,8 @@ impl Executor {
             if let Some(stopped) = self.keep(std::mem::take(&mut records), &mut stop).await {
                 return stopped;
             }
+            #[cfg(test)]
+            self.world.faults.panic_if_told();
             self.look_at_wanted();
             self.show();
             if let Some((_, outcome)) = self.run.state().closed {
@@ -296,15 +303,23 @@ impl Executor {
             return;
         };
         let (drivers, plan) = (self.world.drivers.clone(), self.run.plan().clone());
+        let permit = self.tenure.permit();
+        #[cfg(test)]
+        let faults = self.world.faults.clone();
         let run = self.lease.run;
         let once = format!("{run}.{}", self.run.state().occasion(effect).0);
         let broke = Ended::Failed { why: "the driver broke off".into() };
         self.spawn(Event::Ended { effect, result: broke }, async move {
+            #[cfg(test)]
+            faults.stop_before_effect().await;
             let done = match &what {
                 Effect::Write { knob, value } => {
-                    drivers.write(plan.knob(*knob), value, fence).await.map(Some)
+                    let write = drivers.write(plan.knob(*knob), value, fence);
+                    permit.within(write).await.map(Some)
                 }
-                Effect::Act(act) => drivers.act(act, &once, fence).await.map(|_| None),
+                Effect::Act(act) => {
+                    permit.within(drivers.act(act, &once, fence)).await.map(|_| None)
+                }
                 Effect::Say(saying) => {
                     tracing::info!(%run, channel = saying.channel, "{}", saying.text);
                     Ok(None)
@@ -434,8 +449,7 @@ impl Executor {
     }
 
     async fn is_deposed(&self) -> bool {
-        let now: Time = self.world.clock.now();
-        match self.world.store.renew(&self.lease, now.0, LEASE_MS).await {
+        match self.tenure.renew().await {
             Ok(()) => false,
             Err(error) if error.is_deposed() => true,
             Err(error) => {

@@ -1,7 +1,7 @@
 //! What a run leaves behind with its records: what people did, where knobs
 //! stood, how much is drained, and how long tasks took.
 
-use drain::engine::{Fact, Record, Run, RunOutcome};
+use drain::engine::{Actor, Fact, Record, Run, RunOutcome};
 use drain::report::Report;
 use drain::{Direction, Plan, Time};
 use store::{Deed, Entry, Performance, Result, RunId, Step, Store};
@@ -23,9 +23,9 @@ pub fn step(run: &Run, records: &[Record]) -> Step {
     for record in records {
         let json = serde_json::to_string(record).expect("records are JSON");
         let at = record.at.0;
-        let deed = |actor: &str, action: String, reason: &str| Deed {
+        let deed = |actor: &Actor, action: String, reason: &str| Deed {
             at,
-            actor: actor.to_owned(),
+            actor: actor.to_string(),
             action,
             reason: reason.to_owned(),
             json: json.clone(),

@@ -6,9 +6,11 @@ mod common;
 
 mod api;
 mod evacuation;
+mod identity;
 mod load;
 mod operator;
 mod prometheus;
 mod proxy;
 mod server;
 mod site;
+mod takeover;

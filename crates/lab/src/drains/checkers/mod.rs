@@ -37,6 +37,8 @@ pub enum Event<'e> {
     Rested { state: &'e State },
     /// A run was told the value of a condition, and when that was taken.
     Told { condition: ConditionId, asked: Time, found: Option<Measurement> },
+    /// A person says something: what the kernel knows of who it is.
+    Said { uid: u32 },
     /// A run was told how much of each datacenter others have drained.
     Fleet { drained: &'e [f64] },
     /// The run was taken up from its log; what it was told is forgotten.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use drain::engine::{Abort, Command, Effect, EffectId, Ended, Fact, Hold, Mode, Record, Trigger};
+use drain::engine::{Abort, Actor, Command, Effect, EffectId, Ended, Fact, Hold, Mode, Record, Trigger};
 use drain::{
     ConditionId, Exit, KnobId, Millis, Next, Outcome, Plan, StageId, StageKind, TaskId, Time, UndoBy, Value,
 };
@@ -14,7 +14,8 @@ pub struct Progress {
     pub plan: Arc<Plan>,
     pub mode: Mode,
     pub abort: Option<Abort>,
-    pub waived_by: BTreeSet<String>,
+    /// Uids.
+    pub waived_by: BTreeSet<u32>,
     /// Set aside for all tasks.
     pub overridden: BTreeSet<ConditionId>,
     pub is_paused: bool,
@@ -235,7 +236,7 @@ impl Progress {
         }
     }
 
-    fn take_command(&mut self, by: &str, command: &Command) {
+    fn take_command(&mut self, by: &Actor, command: &Command) {
         match command {
             Command::Pause { task: None } => self.is_paused = true,
             Command::Resume { task: None } => self.is_paused = false,
@@ -249,7 +250,7 @@ impl Progress {
             }
             Command::SetMode { mode } => self.mode = *mode,
             Command::WaiveLimits => {
-                self.waived_by.insert(person(by));
+                self.waived_by.extend(by.uid());
             }
             Command::Abort { how } => {
                 self.abort = Some(*how);
@@ -261,9 +262,4 @@ impl Progress {
             _ => {}
         }
     }
-}
-
-/// Who somebody is, however the name is written.
-pub fn person(by: &str) -> String {
-    by.split_whitespace().collect::<String>().to_lowercase()
 }

@@ -8,7 +8,9 @@ mod trouble;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use drain::engine::{Effect, EffectId, Ended, Event as Happening, Fact, Mode, Record, Run, State};
+use drain::engine::{
+    Actor, Effect, EffectId, Ended, Event as Happening, Fact, Mode, Record, Run, State,
+};
 use drain::{ConditionId, KnobId, Measurement, Millis, Plan, Source, TaskId, Time, Value};
 
 use super::checkers::{Checkers, Event};
@@ -137,7 +139,8 @@ impl Driver {
             None => plan.clone(),
         };
         let now = world.now();
-        let (run, records) = Run::open(executed.clone(), "lab", "a simulation", setting.mode, now);
+        let (run, records) =
+            Run::open(executed.clone(), Actor::automatic("lab"), "a simulation", setting.mode, now);
         let mut driver = Driver {
             world,
             log: Vec::new(),
@@ -465,8 +468,13 @@ impl Driver {
         }
         // Not even its beginning was written.
         if self.log.is_empty() {
-            let (run, records) =
-                Run::open(self.executed.clone(), "lab", "again", self.mode, self.clock());
+            let (run, records) = Run::open(
+                self.executed.clone(),
+                Actor::automatic("lab"),
+                "again",
+                self.mode,
+                self.clock(),
+            );
             self.run = Some(run);
             return self.take(records);
         }
