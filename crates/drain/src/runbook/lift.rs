@@ -56,7 +56,8 @@ fn task((name, node): (Placed<String>, &Node)) -> Task {
 
 fn pace(node: Option<&Node>) -> Pace {
     let share = |name| field(&shape::PACE, node, name, words::share).unwrap_or(1.0);
-    let span = |name| field(&shape::PACE, node, name, duration).unwrap_or_default();
+    let by_default = |name| field(&shape::PACE, None, name, duration).unwrap_or_default();
+    let span = |name| field(&shape::PACE, node, name, duration).unwrap_or_else(|| by_default(name));
     let on_breach = field(&shape::PACE, node, "on_breach", |scalar| Some(scalar.text.clone()));
     Pace {
         first: share("first"),
@@ -105,15 +106,27 @@ fn condition(node: &Node) -> Option<Condition> {
     Some(Condition {
         at: node.at,
         source,
+        written: node.get("query").or(node.get("gauge")).and_then(scalar)?.clone(),
         comparison,
         bound: Placed::new(bound.at, scalar(bound).and_then(words::number)?),
         hold_for: field(&shape::CONDITION, Some(node), "for", duration).unwrap_or_default(),
-        no_data: match text(node, "no_data") {
-            Some("pass") => NoData::Pass,
-            Some("fail") => NoData::Fail,
-            _ => NoData::Block,
+        max_age: node.get("max_age").and_then(scalar).and_then(duration),
+        no_data: text(node, "no_data").and_then(no_data).unwrap_or(NoData::Block),
+        no_traffic: match text(node, "no_traffic") {
+            Some("pass_on_restore") => Some(NoTraffic::PassOnRestore),
+            Some(other) => no_data(other).map(NoTraffic::As),
+            None => None,
         },
     })
+}
+
+fn no_data(text: &str) -> Option<NoData> {
+    match text {
+        "block" => Some(NoData::Block),
+        "pass" => Some(NoData::Pass),
+        "fail" => Some(NoData::Fail),
+        _ => None,
+    }
 }
 
 pub(crate) fn evacuation(node: &Node) -> Option<Evacuation> {
@@ -137,6 +150,8 @@ pub(crate) fn evacuation(node: &Node) -> Option<Evacuation> {
             .iter()
             .filter_map(placed_name)
             .collect(),
+        scrape_interval: field(&shape::EVACUATION, Some(node), "scrape_interval", duration)
+            .unwrap_or_default(),
         health: conditions(node, "health"),
         drain: joins(node, "drain"),
         restore: joins(node, "restore"),

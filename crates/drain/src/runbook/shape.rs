@@ -204,6 +204,18 @@ macro_rules! condition_fields {
                 Required,
                 "What it means that there is no value: nothing goes on, it holds, it is breached.",
             ),
+            field(
+                "max_age",
+                Duration,
+                Optional,
+                "How old its newest sample may be: three scrape intervals by default.",
+            ),
+            field(
+                "no_traffic",
+                Choice(&["block", "pass", "fail", "pass_on_restore"]),
+                Optional,
+                "What 0/0 means, as in an error ratio without requests: as `no_data` by default.",
+            ),
         ]
     };
 }
@@ -243,6 +255,12 @@ pub(crate) static EVACUATION: Shape = Shape {
             "What tasks share, and how much there is of it: a link, a reserve of capacity.",
         ),
         field("services", List(&Name), Required, "The services that leave and come back."),
+        field(
+            "scrape_interval",
+            Duration,
+            Default("15s"),
+            "How often the metrics of its conditions are scraped.",
+        ),
         field("health", List(&Condition), Optional, "What must hold for every step of every task."),
         field(
             "drain",

@@ -3,7 +3,7 @@
 
 use super::problem::{Place, Placed};
 use super::stages::{ArgumentKind, StageShape};
-use super::tree::Node;
+use super::tree::{Node, Scalar};
 use crate::condition::{Comparison, NoData};
 use crate::plan::{Direction, Exit, Limits, Pace};
 use crate::time::Millis;
@@ -61,10 +61,25 @@ pub(crate) enum ConditionUse {
 pub(crate) struct Condition {
     pub at: Place,
     pub source: Source,
+    /// The query or the gauge as it stands in the file.
+    pub written: Scalar,
     pub comparison: Comparison,
     pub bound: Placed<f64>,
     pub hold_for: Millis,
+    /// `None`: a few scrape intervals of the evacuation.
+    pub max_age: Option<Millis>,
     pub no_data: NoData,
+    /// `None`: as no data.
+    pub no_traffic: Option<NoTraffic>,
+}
+
+/// What it means that a query divides nothing by nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoTraffic {
+    As(NoData),
+    /// Passes in a restore, blocks in a drain: where nothing is served, a
+    /// restore is what brings traffic back.
+    PassOnRestore,
 }
 
 /// With variables.
@@ -84,6 +99,7 @@ pub(crate) struct Evacuation {
     pub drained_max_at: Place,
     pub budgets: Vec<(Placed<String>, f64)>,
     pub services: Vec<Placed<String>>,
+    pub scrape_interval: Millis,
     pub health: Vec<ConditionUse>,
     pub drain: Vec<Join>,
     pub restore: Vec<Join>,

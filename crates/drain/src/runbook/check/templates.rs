@@ -39,9 +39,7 @@ fn check_parameter(template: &Template, parameter: &Parameter, problems: &mut Pr
             format!("a parameter cannot be called `{}`", name.value),
             "accepted: letters, digits and `_`, but neither `dc` nor `service`",
         );
-        return;
-    }
-    if !template.stages.iter().any(|stage| uses(stage, &name.value)) {
+    } else if !template.stages.iter().any(|stage| uses(stage, &name.value)) {
         problems.error(
             name.at,
             format!("no stage uses the parameter `{}`", name.value),
