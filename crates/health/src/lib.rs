@@ -13,8 +13,8 @@
 //!                        scrape ── page ──▶ exposition ───────┘
 //! ```
 //!
-//! [`exposition`], [`series`], [`query`] and the reading of answers are plain
-//! functions of their arguments: they know no socket and no clock. What comes
+//! [`exposition`], [`series`], [`query`] (from the crate `metrics`) and the reading
+//! of answers are plain functions of their arguments: they know no socket and no clock. What comes
 //! from outside is taken for hostile: every length, count and wait is bounded.
 #![forbid(unsafe_code)]
 
@@ -22,10 +22,7 @@ pub mod exposition;
 mod freshness;
 mod http;
 mod prometheus;
-pub mod query;
 mod scrape;
-pub mod series;
-mod worst;
 
 use std::fmt;
 use std::future::Future;
@@ -34,9 +31,9 @@ use std::pin::Pin;
 use drain::{Condition, Measurement, Millis, Source, Time};
 
 pub use http::{Credentials, Endpoint};
+pub use metrics::{query, series, worst};
 pub use prometheus::Prometheus;
 pub use scrape::{Scraper, ScraperSettings, Standing, Target};
-pub use worst::worst;
 
 /// Somebody who can be asked how services are doing.
 pub trait Health: fmt::Debug + Send + Sync {

@@ -59,7 +59,8 @@ fn task((name, node): (Placed<String>, &Node)) -> Task {
 
 fn pace(node: Option<&Node>) -> Pace {
     let share = |name| field(&shape::PACE, node, name, words::share).unwrap_or(1.0);
-    let span = |name| field(&shape::PACE, node, name, duration).unwrap_or_default();
+    let by_default = |name| field(&shape::PACE, None, name, duration).unwrap_or_default();
+    let span = |name| field(&shape::PACE, node, name, duration).unwrap_or_else(|| by_default(name));
     let on_breach = field(&shape::PACE, node, "on_breach", |scalar| Some(scalar.text.clone()));
     Pace {
         first: share("first"),
@@ -108,6 +109,7 @@ fn condition(node: &Node) -> Option<Condition> {
     Some(Condition {
         at: node.at,
         source,
+        written: node.get("query").or(node.get("gauge")).and_then(scalar)?.clone(),
         comparison,
         bound: Placed::new(bound.at, scalar(bound).and_then(words::number)?),
         hold_for: field(&shape::CONDITION, Some(node), "for", duration).unwrap_or_default(),

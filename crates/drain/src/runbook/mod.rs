@@ -149,7 +149,14 @@ impl Runbooks {
             1 => lift::evacuation(&node).map(|evacuation| self.evacuations.push(evacuation)),
             _ => lift::template(&node).map(|template| self.templates.push(template)),
         };
-        self.incomplete |= known.is_none();
+        if known.is_none() {
+            self.incomplete = true;
+            problems.warning(
+                node.at,
+                "the file has no name that can be used, so it is not checked with the others",
+                "repair the name first",
+            );
+        }
     }
 
     pub fn service(&self, name: &str) -> Option<&Service> {

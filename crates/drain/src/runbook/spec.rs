@@ -3,7 +3,7 @@
 
 use super::problem::{Place, Placed};
 use super::stages::{ArgumentKind, StageShape};
-use super::tree::Node;
+use super::tree::{Node, Scalar};
 use crate::condition::{Comparison, NoData};
 use crate::plan::{Direction, Exit, KeepDrained, Limits, Pace};
 use crate::time::Millis;
@@ -63,6 +63,8 @@ pub(crate) enum ConditionUse {
 pub(crate) struct Condition {
     pub at: Place,
     pub source: Source,
+    /// The query or the gauge as it stands in the file.
+    pub written: Scalar,
     pub comparison: Comparison,
     pub bound: Placed<f64>,
     pub hold_for: Millis,

@@ -76,10 +76,7 @@ fn check_parameter(template: &Template, parameter: &Parameter, problems: &mut Pr
             format!("a parameter cannot be called `{}`", name.value),
             "accepted: letters, digits and `_`, but neither `dc` nor `service`",
         );
-        return;
-    }
-    let undone = template.undo.iter().flat_map(|undo| &undo.template.stages);
-    if !template.stages.iter().chain(undone).any(|stage| uses(stage, &name.value)) {
+    } else if !is_used(template, &name.value) {
         problems.error(
             name.at,
             format!("no stage uses the parameter `{}`", name.value),
@@ -142,6 +139,11 @@ pub(super) fn check_value(
             near.map_or(accepted, |near| format!("did you mean `{near}`?")),
         );
     }
+}
+
+fn is_used(template: &Template, parameter: &str) -> bool {
+    let undo = template.undo.iter().flat_map(|undo| &undo.template.stages);
+    template.stages.iter().chain(undo).any(|stage| uses(stage, parameter))
 }
 
 /// Whether a stage names the parameter.

@@ -44,6 +44,7 @@ pub(super) struct Selected {
 struct Divided {
     offset: usize,
     denominator: Range<usize>,
+    is_number: bool,
     when_zero: WhenZero,
 }
 
@@ -105,6 +106,7 @@ impl Meaning {
                 offset: divided.offset,
                 denominator: query[divided.denominator.clone()].to_owned(),
                 denominator_at: divided.denominator,
+                is_number: divided.is_number,
                 when_zero: divided.when_zero,
             })
             .collect();
@@ -201,5 +203,10 @@ fn divide(operation: &Operation, numerator: &Meaning, denominator: &Meaning) -> 
         (false, _) if operation.operator == "/" && numerator.values.nonzero => WhenZero::Infinite,
         (false, _) => WhenZero::NotANumber,
     };
-    Some(Divided { offset: operation.offset, denominator: denominator.at.clone(), when_zero })
+    Some(Divided {
+        offset: operation.offset,
+        denominator: denominator.at.clone(),
+        is_number: denominator.kind == Kind::Number,
+        when_zero,
+    })
 }

@@ -57,6 +57,8 @@ pub struct Division {
     pub denominator: String,
     /// The bytes of the denominator.
     pub denominator_at: Range<usize>,
+    /// The denominator is a number, not a vector.
+    pub is_number: bool,
     pub when_zero: WhenZero,
 }
 

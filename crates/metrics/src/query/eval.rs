@@ -6,7 +6,7 @@ use drain::Time;
 
 use super::expr::{Aggregation, Each, Expr, Grouping, Match, Over, Selector};
 use super::range::{Span, over};
-use super::{Element, LOOKBACK, Outcome, pair};
+use super::{Element, LOOKBACK, Outcome, histogram, pair};
 use crate::series::{Labels, NAME, Sample, Store};
 
 pub fn evaluate(root: &Expr, store: &Store, now: Time) -> Result<Outcome, String> {
@@ -59,6 +59,11 @@ impl Scene<'_> {
                 true => vec![Element { labels: asked_for(of), value: 1.0 }],
                 false => Vec::new(),
             }),
+            Expr::Time => Ok(Outcome::Number(self.now as f64 / 1000.0)),
+            Expr::Quantile { share, of } => {
+                let share = self.number(share)?;
+                vector(distinct(histogram::quantiles(share, self.vector(of)?))?)
+            }
             Expr::Binary(binary) => {
                 pair::join(binary, self.outcome(&binary.left)?, self.outcome(&binary.right)?)
             }
@@ -134,6 +139,8 @@ impl Scene<'_> {
             (Each::ClampMin, [min]) => unnamed(elements, |value| higher(*min, value)),
             (Each::ClampMax, [max]) => unnamed(elements, |value| lower(*max, value)),
             (Each::Abs, _) => unnamed(elements, f64::abs),
+            (Each::Ceil, _) => unnamed(elements, f64::ceil),
+            (Each::Floor, _) => unnamed(elements, f64::floor),
             _ => return Err("a function with a wrong number of arguments".into()),
         };
         distinct(elements)

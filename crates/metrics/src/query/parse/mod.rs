@@ -21,6 +21,8 @@ const PATTERN_LEN_MAX: usize = 1 << 20;
 
 /// How tightly operators bind. A sign binds as multiplication does: `-a ^ b` is
 /// `-(a ^ b)`.
+const EITHER: u8 = 1;
+const BOTH: u8 = 2;
 const COMPARISON: u8 = 3;
 const SUM: u8 = 4;
 const PRODUCT: u8 = 5;
@@ -108,6 +110,10 @@ impl Parser {
             let what = "on and ignoring match two vectors; one side here is a number";
             return Err(Fault { offset, what: what.into() });
         }
+        if kinds != (Kind::Vector, Kind::Vector) && binary.operator.is_set() {
+            let what = "and, or and unless join two vectors; one side here is a number";
+            return Err(Fault { offset, what: what.into() });
+        }
         let is_plain = binary.operator.is_comparison() && !binary.is_bool;
         if kinds == (Kind::Number, Kind::Number) && is_plain {
             let what = "a comparison of two numbers needs bool: `1 < bool 2`";
@@ -134,7 +140,14 @@ impl Parser {
                 "^" => (Operator::Power, POWER),
                 _ => return Ok(None),
             },
-            Some(Token::Word(word)) if stands_between(word) => return Err(self.unsupported(word)),
+            Some(Token::Word(word)) if stands_between(word) => {
+                match word.to_ascii_lowercase().as_str() {
+                    "and" => (Operator::And, BOTH),
+                    "unless" => (Operator::Unless, BOTH),
+                    "or" => (Operator::Or, EITHER),
+                    _ => return Err(self.unsupported(word)),
+                }
+            }
             _ => return Ok(None),
         };
         Ok(Some(found))
@@ -266,6 +279,21 @@ impl Parser {
             ("clamp", _) => self.each(Each::Clamp, 2, word)?,
             ("clamp_min", _) => self.each(Each::ClampMin, 1, word)?,
             ("clamp_max", _) => self.each(Each::ClampMax, 1, word)?,
+            ("ceil", _) => self.each(Each::Ceil, 0, word)?,
+            ("floor", _) => self.each(Each::Floor, 0, word)?,
+            ("time", _) => {
+                self.expect("(")?;
+                self.expect(")")?;
+                Expr::Time
+            }
+            ("histogram_quantile", _) => {
+                self.expect("(")?;
+                let share = Box::new(self.argument(Kind::Number, word)?);
+                self.expect(",")?;
+                let of = Box::new(self.argument(Kind::Vector, word)?);
+                self.expect(")")?;
+                Expr::Quantile { share, of }
+            }
             ("vector", _) => Expr::Vector(Box::new(self.only_argument(Kind::Number, word)?)),
             ("scalar", _) => Expr::Scalar(Box::new(self.only_argument(Kind::Vector, word)?)),
             ("absent", _) => Expr::Absent(Box::new(self.only_argument(Kind::Vector, word)?)),

@@ -26,6 +26,7 @@ pub fn over(function: Over, samples: &[Sample], span: Span) -> Option<f64> {
         Over::Irate => latest_rate(samples),
         Over::Avg => Some(values().sum::<f64>() / len),
         Over::Sum => Some(values().sum()),
+        Over::Count => Some(len),
         Over::Max => {
             values().reduce(|max, value| if value > max || max.is_nan() { value } else { max })
         }

@@ -55,6 +55,9 @@ fn between(
     left: Vec<Element>,
     right: Vec<Element>,
 ) -> Result<Vec<Element>, String> {
+    if binary.operator.is_set() {
+        return distinct(set(binary, left, right));
+    }
     if left.is_empty() || right.is_empty() {
         return Ok(Vec::new());
     }
@@ -81,6 +84,24 @@ fn between(
         result.push(Element { labels, value });
     }
     distinct(result)
+}
+
+/// Which elements of two vectors there are; several may match one.
+fn set(binary: &Binary, mut left: Vec<Element>, mut right: Vec<Element>) -> Vec<Element> {
+    let key = |element: &Element| grouped(&element.labels, &binary.matching);
+    let keys = |elements: &[Element]| elements.iter().map(key).collect::<BTreeSet<Labels>>();
+    match binary.operator {
+        Operator::Or => {
+            let known = keys(&left);
+            right.retain(|element| !known.contains(&key(element)));
+            left.append(&mut right);
+        }
+        operator => {
+            let known = keys(&right);
+            left.retain(|element| known.contains(&key(element)) == (operator == Operator::And));
+        }
+    }
+    left
 }
 
 /// The value of a pair; `None` if a comparison filters it out.

@@ -31,6 +31,13 @@ pub enum Expr {
     /// A vector of one as a number.
     Scalar(Box<Expr>),
     Absent(Box<Expr>),
+    /// The seconds since 1970.
+    Time,
+    /// `histogram_quantile(share, buckets)`.
+    Quantile {
+        share: Box<Expr>,
+        of: Box<Expr>,
+    },
     Binary(Box<Binary>),
 }
 
@@ -72,6 +79,7 @@ pub enum Over {
     Max,
     Min,
     Sum,
+    Count,
     Last,
 }
 
@@ -90,6 +98,8 @@ pub enum Each {
     Clamp,
     ClampMin,
     ClampMax,
+    Ceil,
+    Floor,
 }
 
 /// Which labels tell groups apart: of an aggregation, or of two vectors that
@@ -125,12 +135,15 @@ pub enum Operator {
     LessOrEqual,
     Greater,
     GreaterOrEqual,
+    And,
+    Or,
+    Unless,
 }
 
 impl Expr {
     pub fn kind(&self) -> Kind {
         match self {
-            Expr::Number(_) | Expr::Scalar(_) => Kind::Number,
+            Expr::Number(_) | Expr::Scalar(_) | Expr::Time => Kind::Number,
             Expr::Negate(of) => of.kind(),
             Expr::Binary(binary) => match (binary.left.kind(), binary.right.kind()) {
                 (Kind::Number, Kind::Number) => Kind::Number,
@@ -177,6 +190,7 @@ impl Over {
             "max_over_time" => Over::Max,
             "min_over_time" => Over::Min,
             "sum_over_time" => Over::Sum,
+            "count_over_time" => Over::Count,
             "last_over_time" => Over::Last,
             _ => return None,
         })
@@ -200,6 +214,11 @@ impl Operator {
     pub fn is_comparison(self) -> bool {
         use Operator::*;
         matches!(self, Equal | NotEqual | Less | LessOrEqual | Greater | GreaterOrEqual)
+    }
+
+    /// Whether it is about which elements there are, not about their values.
+    pub fn is_set(self) -> bool {
+        matches!(self, Operator::And | Operator::Or | Operator::Unless)
     }
 
     /// The number of an arithmetic operator, or 1 and 0 for true and false.

@@ -8,6 +8,7 @@
 
 mod eval;
 mod expr;
+mod histogram;
 mod lex;
 mod pair;
 mod parse;

@@ -31,6 +31,8 @@ fn operators_bind_as_in_prometheus() {
     check("a / b > c + 1", "((a Divide b) Greater (c Add 1))");
     check("-1 ^ 2", "-(1 Power 2)");
     check("2 ^ -1", "(2 Power -1)");
+    check("a or b and c > d", "(a Or (b And (c Greater d)))");
+    check("a and b or c unless d", "((a And b) Or (c Unless d))");
     check("(a + b) * c", "((a Add b) Multiply c)");
     check("sum", "sum");
     check("by + rate", "(by Add rate)");
@@ -46,9 +48,10 @@ fn what_is_not_known_is_named() {
     let unknown = |at: usize, what: &str| {
         format!("at {at}: {what} needs a Prometheus; the built-in scraper does not know it")
     };
-    refuse("histogram_quantile(0.9, a)", &unknown(1, "histogram_quantile"));
+    refuse("holt_winters(a, 0.1, 0.1)", &unknown(1, "holt_winters"));
     refuse("1 + topk(3, a)", &unknown(5, "topk"));
-    refuse("a and b", &unknown(3, "and"));
+    refuse("a atan2 b", &unknown(3, "atan2"));
+    refuse("1 or a", "at 3: and, or and unless join two vectors; one side here is a number");
     refuse("a / on(x) group_left b", &unknown(11, "group_left"));
     refuse("max_over_time(a[5m:1m])", &unknown(16, "a subquery"));
     refuse("a @ 5", &unknown(3, "@"));
