@@ -10,9 +10,12 @@
 #![forbid(unsafe_code)]
 
 mod condition;
+pub mod date;
 pub mod engine;
 pub mod fleet;
+mod forecast;
 pub mod history;
+mod number;
 mod plan;
 pub mod report;
 pub mod runbook;
@@ -20,6 +23,8 @@ mod time;
 mod value;
 
 pub use condition::{Comparison, Condition, Measurement, NoData, Observed, Source, Verdict};
+pub use forecast::{Eta, Forecast, forecast};
+pub use number::{number, percent};
 pub use plan::{
     Act, Basis, Budget, BudgetId, Capacity, ConditionId, Datacenter, DatacenterId, Direction, Exit,
     Expected, Foresight, Goal, KeepDrained, Knob, KnobId, Limits, Move, Next, OnBreach, Outcome,

@@ -48,7 +48,8 @@ impl Value {
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Value::Number(number) => write!(f, "{number}"),
+            // There is no negative zero for people.
+            Value::Number(number) => write!(f, "{}", number + 0.0),
             Value::Text(text) => write!(f, "{text:?}"),
         }
     }
@@ -66,6 +67,12 @@ mod tests {
         assert!(!number(0.0).is_met_by(&number(0.01)));
         assert!(number(1000.0).is_met_by(&number(1003.0)));
         assert!(!number(1.0).is_met_by(&Value::Text("1".into())));
+    }
+
+    #[test]
+    fn zero_has_no_sign() {
+        assert_eq!(Value::Number(-0.0).to_string(), "0");
+        assert_eq!(Value::Number(-0.5).to_string(), "-0.5");
     }
 
     #[test]

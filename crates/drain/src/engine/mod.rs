@@ -25,6 +25,7 @@ mod pace;
 mod phase;
 mod record;
 mod retreat;
+mod sample;
 mod schedule;
 mod stages;
 mod state;
@@ -40,7 +41,7 @@ pub use actor::{Actor, Identity, People, User};
 pub use command::{COMMENT_LEN_MAX, REASON_LEN_MAX, Refusal, check_said};
 pub use phase::{Census, Phase, Trigger};
 pub use record::{Effect, EffectId, Ended, Fact, Hold, Mode, Record, RunOutcome, Seen};
-pub use state::{Corrupt, InFlight, Left, State};
+pub use state::{Corrupt, InFlight, Left, Pause, State};
 pub use task::{Shifted, TaskState};
 pub use verb::{Abort, Command};
 
@@ -401,7 +402,9 @@ impl Run {
         let Some(seen) = self.seen.get_mut(id.index()) else { return };
         let condition = self.plan.condition(id);
         let was_fresh = seen.value(now, condition.max_age).is_some();
+        let before = seen.at().map(|_| condition.verdict(seen, now));
         condition.observe(seen, asked, found);
+        let after = condition.verdict(seen, now);
         // Written down each time it comes nearer by a bit: a few times at most.
         let value = seen.value(now, condition.max_age);
         let nearness = value.and_then(|value| condition.nearness(value)).unwrap_or(0.0);
@@ -411,6 +414,8 @@ impl Run {
         if let Some(value) = value.filter(|_| nearness >= (known * CLOSER).max(pace::CLOSE)) {
             self.record(now, Fact::Close { condition: id, value });
         }
+        self.sample_change(now, id, before, after);
+        self.sample(now);
         self.tell_watchers(id, is_calm && was_calm);
     }
 

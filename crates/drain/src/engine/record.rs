@@ -94,6 +94,17 @@ pub enum Fact {
         condition: ConditionId,
         value: f64,
     },
+    /// What conditions measured, now and then: nothing follows from it but the
+    /// curves of a report.
+    Measured {
+        values: Vec<Seen>,
+    },
+    /// A condition began or ceased to hold, or to have a value. Also for reports
+    /// alone.
+    Changed {
+        condition: ConditionId,
+        value: Option<f64>,
+    },
     /// A task takes longer than it should.
     Stuck {
         task: TaskId,
@@ -181,6 +192,33 @@ pub enum Hold {
     /// What it does has not ended for long. Nothing else is begun until it has:
     /// it may still be done.
     Unanswered { effect: EffectId },
+}
+
+impl Hold {
+    /// What it is in a word, as its record says it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Hold::Awaits { .. } => "awaits",
+            Hold::Breach { .. } => "breach",
+            Hold::NoData { .. } => "no_data",
+            Hold::Paused { .. } => "paused",
+            Hold::Limit { .. } => "limit",
+            Hold::Budget { .. } => "budget",
+            Hold::Contested { .. } => "contested",
+            Hold::Unreadable { .. } => "unreadable",
+            Hold::Unanswered { .. } => "unanswered",
+        }
+    }
+
+    /// The condition that decides, if one does.
+    pub fn condition(&self) -> Option<ConditionId> {
+        match self {
+            Hold::Awaits { condition, .. }
+            | Hold::Breach { condition, .. }
+            | Hold::NoData { condition } => Some(*condition),
+            _ => None,
+        }
+    }
 }
 
 /// A condition and the value it had.

@@ -43,6 +43,16 @@ pub struct State {
     /// The position of the fleet, as the limits count it.
     pub fleet: Fleet,
     pub opened: Option<Time>,
+    /// Who opened the run, and why.
+    pub opened_by: String,
+    pub reason: String,
+    /// Who paused the whole run, if it is paused.
+    pub pause: Option<Pause>,
+    /// How often values were written down, when last, and how often because a
+    /// condition changed.
+    pub samples: u32,
+    pub sampled: Option<Time>,
+    pub changes: u32,
     pub closed: Option<(Time, RunOutcome)>,
     /// The sequence number of the next record, and the next effect.
     pub next_seq: u64,
@@ -57,19 +67,28 @@ pub struct InFlight {
     pub since: Time,
 }
 
+/// Who paused a run, when and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pause {
+    pub since: Time,
+    pub by: String,
+    pub reason: String,
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Left {
     pub value: Value,
     pub task: TaskId,
     pub since: Time,
-    /// How often in a row it was found elsewhere, and when last.
+    /// How often in a row it was found elsewhere, when last, and at what value.
     pub drifts: u32,
     pub drifted: Time,
+    pub drifted_to: Option<Value>,
 }
 
 impl Left {
     fn new(value: Value, task: TaskId, since: Time) -> Self {
-        Left { value, task, since, drifts: 0, drifted: Time(0) }
+        Left { value, task, since, drifts: 0, drifted: Time(0), drifted_to: None }
     }
 }
 
@@ -107,6 +126,12 @@ impl State {
                 false => Fleet::unmoved(plan).counted(plan),
             },
             opened: None,
+            opened_by: String::new(),
+            reason: String::new(),
+            pause: None,
+            samples: 0,
+            sampled: None,
+            changes: 0,
             closed: None,
             next_seq: 0,
             next_effect: EffectId(1),
@@ -150,8 +175,9 @@ impl State {
 
     fn take(&mut self, plan: &Plan, at: Time, fact: &Fact) -> Result<(), String> {
         match fact {
-            Fact::Opened { mode, .. } => {
+            Fact::Opened { mode, by, reason } => {
                 self.mode = *mode;
+                (self.opened_by, self.reason) = (by.clone(), reason.clone());
                 self.opened = Some(at);
             }
             Fact::Moved { task, trigger } => self.take_moved(plan, *task, *trigger, at)?,
@@ -183,13 +209,14 @@ impl State {
                 self.take_issued(plan, *effect, *task, what, at)?;
             }
             Fact::Ended { effect, result } => self.take_ended(plan, *effect, result, at)?,
-            Fact::Drifted { knob, .. } => {
+            Fact::Drifted { knob, found, .. } => {
                 let left = self.knobs.get_mut(knob.index()).and_then(Option::as_mut);
                 let left = left.ok_or("a knob drifted that was never turned")?;
                 // What could not be put back has not stayed anywhere since.
                 let is_another = at - left.since.max(left.drifted) >= DRIFT_FORGOTTEN_AFTER;
                 left.drifts = if is_another { 1 } else { left.drifts + 1 };
                 left.drifted = at;
+                left.drifted_to = Some(found.clone());
             }
             Fact::Astray { knob, .. } => self.astray.push(*knob),
             Fact::Held { task, why } => {
@@ -209,8 +236,20 @@ impl State {
                 let nearness = plan.conditions.get(condition.index()).ok_or("no such condition")?;
                 self.nearest[condition.index()] = nearness.nearness(*value).unwrap_or(0.0);
             }
+            Fact::Measured { .. } => {
+                self.samples += 1;
+                self.sampled = Some(at);
+            }
+            Fact::Changed { .. } => self.changes += 1,
             Fact::Stuck { task } => self.task_mut(*task)?.is_stuck = true,
-            Fact::Commanded { by, command, .. } => self.take_command(by, command)?,
+            Fact::Commanded { by, reason, command, .. } => {
+                self.take_command(by, command)?;
+                if let Command::Pause { task: None } = command {
+                    let (by, reason) = (by.clone(), reason.clone());
+                    self.pause = Some(Pause { since: at, by, reason });
+                }
+                self.pause.take_if(|_| !self.paused);
+            }
             Fact::Fleet { fleet } => {
                 if !fleet.is_of(plan) {
                     return Err("other services or datacenters than those of the plan".into());
@@ -451,7 +490,9 @@ impl State {
                     let left = &mut self.knobs[knob.index()];
                     let now = Left::new(value, ended.task, at);
                     *left = Some(match left.take() {
-                        Some(Left { drifts, drifted, .. }) => Left { drifts, drifted, ..now },
+                        Some(Left { drifts, drifted, drifted_to, .. }) => {
+                            Left { drifts, drifted, drifted_to, ..now }
+                        }
                         None => now,
                     });
                 }

@@ -157,7 +157,8 @@ impl Shifted {
     /// How much of the way a value is.
     pub(super) fn share_of(&self, value: f64) -> f64 {
         let way = self.to - self.from;
-        if way == 0.0 { 1.0 } else { ((value - self.from) / way).clamp(0.0, 1.0) }
+        // The sum makes a zero of a negative one, which people would see.
+        if way == 0.0 { 1.0 } else { ((value - self.from) / way).clamp(0.0, 1.0) + 0.0 }
     }
 
     pub fn is_there(&self) -> bool {

@@ -155,7 +155,7 @@ impl Plan {
         path
     }
 
-    fn predict(&self, task: &Task) -> (Millis, Basis) {
+    pub(crate) fn predict(&self, task: &Task) -> (Millis, Basis) {
         if let Some(usual) = task.expected.usual {
             return (usual, Basis::History);
         }
@@ -174,7 +174,7 @@ impl Plan {
         (lasts, Basis::Pace)
     }
 
-    fn predict_stage(&self, task: &Task, stage: &Stage) -> Millis {
+    pub(crate) fn predict_stage(&self, task: &Task, stage: &Stage) -> Millis {
         let hold = |condition: ConditionId| self.condition(condition).hold_for;
         match &stage.kind {
             StageKind::Shift { .. } => {
@@ -193,7 +193,7 @@ impl Plan {
         }
     }
 
-    fn longest_hold(&self, conditions: &[ConditionId]) -> Millis {
+    pub(crate) fn longest_hold(&self, conditions: &[ConditionId]) -> Millis {
         let holds = conditions.iter().map(|condition| self.condition(*condition).hold_for);
         holds.max().unwrap_or_default()
     }
@@ -255,8 +255,14 @@ impl Plan {
 impl Pace {
     /// How many steps the whole way takes if health never objects.
     pub fn steps(&self) -> u32 {
+        self.steps_from(0.0, self.first)
+    }
+
+    /// How many steps are left from a share of the way on, if health never
+    /// objects and the next one is `step`.
+    pub fn steps_from(&self, way: f64, step: f64) -> u32 {
         const STEPS_MAX: u32 = 100_000;
-        let (mut step, mut way, mut steps) = (self.first, 0.0, 0);
+        let (mut step, mut way, mut steps) = (step, way, 0);
         // The same rounding as where a knob counts as there.
         while way < 1.0 - 1e-9 && steps < STEPS_MAX && step > 0.0 {
             way += step;

@@ -2,17 +2,25 @@
 //! how long each task took and why, what the run had to wait for, and which
 //! dependency cost it most. As a value; showing it is in [`html`].
 
+mod curves;
 mod html;
 mod path;
+mod traffic;
 
+use jiff::tz::TimeZone;
 use serde::Serialize;
 
+pub use curves::{ConditionReport, Span};
 pub use html::render;
 pub use path::CostlyEdge;
+pub use traffic::TrafficReport;
 
+use self::curves::Curves;
 use crate::condition::Condition;
+use crate::date::rfc3339;
 use crate::engine::{Corrupt, Effect, Fact, Hold, Mode, Phase, Record, RunOutcome, State};
 use crate::history::Sample;
+use crate::number::number;
 use crate::plan::{ConditionId, Direction, KnobId, Plan, TaskId};
 use crate::time::{Millis, Time};
 use crate::value::Value;
@@ -20,6 +28,13 @@ use crate::value::Value;
 /// The account of one run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
+    /// The number of the run, and its dates as texts, where they are known.
+    pub run: Option<u64>,
+    pub opened_at: Option<String>,
+    pub ended_at: Option<String>,
+    /// Who started it, and why.
+    pub by: String,
+    pub reason: String,
     pub datacenter: String,
     pub direction: Direction,
     pub mode: Mode,
@@ -36,6 +51,13 @@ pub struct Report {
     pub costliest: Option<CostlyEdge>,
     /// Conditions that came close to their bounds, nearest first.
     pub close: Vec<CloseCall>,
+    /// What conditions measured, with their bounds; those that came nearest to
+    /// them first.
+    pub conditions: Vec<ConditionReport>,
+    /// The load of each datacenter over time.
+    pub traffic: Vec<TrafficReport>,
+    /// When tasks were held, and why.
+    pub holds: Vec<HoldReport>,
     pub knobs: Vec<KnobReport>,
     pub drifts: Vec<Drift>,
     /// Knobs that were not where they were left when the run was closed.
@@ -72,6 +94,16 @@ pub struct CloseCall {
     pub nearness: f64,
     pub value: f64,
     pub at: Time,
+}
+
+/// A task that was held for a while.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HoldReport {
+    pub task: String,
+    pub kind: &'static str,
+    pub why: String,
+    pub from: Time,
+    pub to: Time,
 }
 
 /// Where a knob went.
@@ -131,15 +163,28 @@ impl Report {
         }
         Ok(gathered.report(plan, &state, records))
     }
+
+    /// The same with the number of the run, and with dates in a time zone.
+    pub fn identified(mut self, run: u64, zone: &TimeZone) -> Report {
+        self.run = Some(run);
+        self.opened_at = Some(rfc3339(self.opened, zone));
+        self.ended_at = Some(rfc3339(self.ended, zone));
+        self
+    }
 }
 
 /// Since when a task is held and why, and for how long it was before.
-type Holds = (Option<(Time, String)>, Vec<(String, Millis)>);
+type Holds = (Option<(Time, &'static str, String)>, Vec<(String, Millis)>);
+
+/// Holds that are told one by one: more say nothing that the sums do not.
+const HOLDS_MAX: usize = 5000;
 
 /// What is gathered on the way through the records.
 struct Gathered {
     /// Of each task.
     holds: Vec<Holds>,
+    intervals: Vec<HoldReport>,
+    curves: Curves,
     close: Vec<Option<CloseCall>>,
     moves: Vec<Vec<(Time, Value)>>,
     drifts: Vec<Drift>,
@@ -152,6 +197,8 @@ impl Gathered {
     fn new(plan: &Plan) -> Self {
         Gathered {
             holds: vec![(None, Vec::new()); plan.tasks.len()],
+            intervals: Vec::new(),
+            curves: Curves::new(plan),
             close: vec![None; plan.conditions.len()],
             moves: vec![Vec::new(); plan.knobs.len()],
             drifts: Vec::new(),
@@ -163,12 +210,13 @@ impl Gathered {
 
     fn take(&mut self, plan: &Plan, record: &Record) {
         let at = record.at;
+        self.curves.take(record);
         match &record.fact {
             Fact::Held { task, why } => {
-                self.end_hold(*task, at);
-                self.holds[task.index()].0 = Some((at, describe(plan, why)));
+                self.end_hold(plan, *task, at);
+                self.holds[task.index()].0 = Some((at, why.kind(), describe(plan, why)));
             }
-            Fact::Released { task } | Fact::Moved { task, .. } => self.end_hold(*task, at),
+            Fact::Released { task } | Fact::Moved { task, .. } => self.end_hold(plan, *task, at),
             Fact::Close { condition, value } => self.note_close(plan, *condition, *value, at),
             Fact::Found { knob, value, .. } => self.moves[knob.index()].push((at, value.clone())),
             Fact::Issued { what, .. } => {
@@ -214,9 +262,13 @@ impl Gathered {
         }
     }
 
-    fn end_hold(&mut self, task: TaskId, at: Time) {
+    fn end_hold(&mut self, plan: &Plan, task: TaskId, at: Time) {
         let (open, sums) = &mut self.holds[task.index()];
-        let Some((since, why)) = open.take() else { return };
+        let Some((since, kind, why)) = open.take() else { return };
+        if self.intervals.len() < HOLDS_MAX {
+            let (task, why) = (plan.task(task).name.clone(), why.clone());
+            self.intervals.push(HoldReport { task, kind, why, from: since, to: at });
+        }
         match sums.iter_mut().find(|(known, _)| *known == why) {
             Some((_, sum)) => *sum = *sum + (at - since),
             None => sums.push((why, at - since)),
@@ -236,7 +288,8 @@ impl Gathered {
         let opened = state.opened.unwrap_or_default();
         let last = records.last().map_or(opened, |record| record.at);
         let ended = state.closed.map_or(last, |(at, _)| at);
-        plan.task_ids().for_each(|task| self.end_hold(task, ended));
+        plan.task_ids().for_each(|task| self.end_hold(plan, task, ended));
+        self.intervals.sort_by_key(|hold| hold.from);
         let critical = path::critical(plan, state);
         let mut close: Vec<CloseCall> = self.close.into_iter().flatten().collect();
         close.sort_by(|a, b| b.nearness.total_cmp(&a.nearness));
@@ -248,8 +301,13 @@ impl Gathered {
                 task_report(plan, state, id, held, critical.contains(&id))
             })
             .collect();
-        let moves = self.moves.into_iter().enumerate().filter(|(_, moves)| !moves.is_empty());
+        let moves = self.moves;
         Report {
+            run: None,
+            opened_at: None,
+            ended_at: None,
+            by: state.opened_by.clone(),
+            reason: state.reason.clone(),
             datacenter: plan.datacenter.clone(),
             direction: plan.direction,
             mode: state.mode,
@@ -261,7 +319,11 @@ impl Gathered {
             costliest: path::costliest(plan, state, &critical),
             critical_path: critical.iter().map(|id| plan.task(*id).name.clone()).collect(),
             close,
-            knobs: moves
+            conditions: self.curves.report(plan, ended),
+            traffic: traffic::of(plan, &moves, opened),
+            holds: self.intervals,
+            knobs: (moves.into_iter().enumerate())
+                .filter(|(_, moves)| !moves.is_empty())
                 .map(|(at, moves)| KnobReport {
                     name: plan.knob(KnobId(at as u32)).to_string(),
                     moves,
@@ -312,8 +374,8 @@ fn task_report(
 pub fn describe(plan: &Plan, why: &Hold) -> String {
     let shown = |id: &ConditionId, value: &Option<f64>| {
         let Condition { name, comparison, bound, .. } = plan.condition(*id);
-        let value = value.map_or("has no value".to_owned(), |value| format!("is {value}"));
-        format!("{name} {value}, must be {} {bound}", comparison.symbol())
+        let value = value.map_or("has no value".to_owned(), |value| format!("is {}", number(value)));
+        format!("{name} {value}, must be {} {}", comparison.symbol(), number(*bound))
     };
     match why {
         Hold::Awaits { condition, value } => format!("waits: {}", shown(condition, value)),

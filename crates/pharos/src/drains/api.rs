@@ -14,6 +14,7 @@ use axum::{Json, Router};
 use drain::Direction;
 use drain::engine::{Fact, Mode, Record};
 use futures_util::stream;
+use jiff::tz::TimeZone;
 use serde::Deserialize;
 use serde_json::json;
 use store::{Filter, KnownHead, RunId, Trust};
@@ -158,7 +159,7 @@ async fn report_page(State(drains): Shared, run: Numbered) -> Response {
         Err(response) => return *response,
     };
     match drains.report(run).await {
-        Ok(report) => Html(drain::report::render(&report)).into_response(),
+        Ok(report) => Html(drain::report::render(&report, &TimeZone::system())).into_response(),
         Err(refused) => refused.into_response(),
     }
 }

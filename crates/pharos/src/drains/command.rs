@@ -3,12 +3,14 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use drain::Time;
+use drain::date::date_in_table;
+use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
 use crate::control::{Socket, escaped};
 use crate::output::{self, Output, tame_value};
 
-use super::clock::date;
 use super::watch;
 
 #[derive(Debug, clap::Subcommand)]
@@ -398,6 +400,7 @@ fn show_runs(out: &mut Output, runs: &Value) -> io::Result<()> {
     if listed.is_empty() {
         return writeln!(out, "no runs; `pharos drain DATACENTER` begins one");
     }
+    let zone = TimeZone::system();
     for run in listed {
         let took = run["ended"].as_u64().zip(run["created"].as_u64());
         let took = took.map(|(ended, created)| {
@@ -407,7 +410,7 @@ fn show_runs(out: &mut Output, runs: &Value) -> io::Result<()> {
             out,
             "{:>5}  {}  {:<8} {:<16} {:<22} {:<12} {:<20} {}",
             number(&run["run"]),
-            date(number(&run["created"])),
+            date_in_table(Time(number(&run["created"])), &zone),
             text(&run["direction"]),
             text(&run["datacenter"]),
             run["outcome"].as_str().unwrap_or("goes on").replace('_', " "),
@@ -420,12 +423,13 @@ fn show_runs(out: &mut Output, runs: &Value) -> io::Result<()> {
 }
 
 fn show_audit(out: &mut Output, entries: &Value) -> io::Result<()> {
+    let zone = TimeZone::system();
     for entry in entries["entries"].as_array().into_iter().flatten() {
         writeln!(
             out,
             "{:>5}  {}  run {:<5} {:<20} {:<32} {}{}",
             number(&entry["seq"]),
-            date(number(&entry["at"])),
+            date_in_table(Time(number(&entry["at"])), &zone),
             number(&entry["run"]),
             text(&entry["by"]),
             text(&entry["action"]),

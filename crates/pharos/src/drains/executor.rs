@@ -5,7 +5,7 @@
 //! and measurements work beside it, each for a bounded time, and report back;
 //! none of them is waited for.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use drain::engine::{
     Actor, Command, Effect, EffectId, Ended, Event, Fact, Record, Refusal, Run, RunOutcome,
 };
-use drain::{ConditionId, KnobId, Measurement, Plan, Source, TaskId, Time};
+use drain::{ConditionId, KnobId, Measurement, Plan, Source, Time};
 use drivers::{Drivers, Fence};
 use futures_util::FutureExt;
 use store::{Lease, Step, Store};
@@ -113,8 +113,6 @@ pub struct Executor {
     unseen: Unseen,
     /// Who waits to hear that what they said is on the disk.
     unanswered: Vec<oneshot::Sender<Result<(), Refusal>>>,
-    /// The tasks that decide how long it takes, as it was planned.
-    path: Vec<TaskId>,
     shown: Instant,
 }
 
@@ -122,9 +120,8 @@ impl Executor {
     /// An executor of a run that was just opened or resumed.
     pub fn new(run: Run, lease: Lease, world: World) -> Executor {
         let (send, inbox) = mpsc::channel(64);
-        let path = run.plan().foresee(&BTreeMap::new()).critical_path;
         let now = world.clock.now();
-        let status = Status::of(&run, lease.run, now, &Unseen::default(), &path);
+        let status = Status::of(&run, lease.run, now, &Unseen::default());
         let (status, shown) = watch::channel(Arc::new(status));
         let plan = run.plan().clone();
         let handle =
@@ -143,7 +140,6 @@ impl Executor {
             measured: BTreeSet::new(),
             unseen: Unseen::default(),
             unanswered: Vec::new(),
-            path,
             shown: Instant::now(),
         }
     }
@@ -285,7 +281,7 @@ impl Executor {
         }
         tracing::error!(run = %self.lease.run, "the run stands still: {why}");
         self.status.send_modify(|status| {
-            Arc::make_mut(status).stands_still = Some(why.clone());
+            Arc::make_mut(status).stand_still(why.clone());
         });
         *told = Some(why);
     }
@@ -437,6 +433,10 @@ impl Executor {
         let run = Some(self.lease.run);
         match fleet::drained(&self.world.store, self.run.plan(), run).await {
             Ok(drained) => {
+                if drained.iter().any(|share| *share > 0.0) {
+                    let others = fleet::newest_runs(&self.world.store, self.run.plan()).await;
+                    self.unseen.others = others.unwrap_or_default();
+                }
                 let now = self.world.clock.now();
                 // Only commands are refused.
                 self.run.handle(now, Event::Fleet { drained }).unwrap_or_default()
@@ -464,7 +464,7 @@ impl Executor {
         let is_over = self.run.state().closed.is_some();
         if is_over || self.shown.elapsed() >= STATUS_EVERY / 2 {
             let now = self.world.clock.now();
-            let status = Status::of(&self.run, self.lease.run, now, &self.unseen, &self.path);
+            let status = Status::of(&self.run, self.lease.run, now, &self.unseen);
             self.status.send_replace(Arc::new(status));
             self.shown = Instant::now();
         }

@@ -38,6 +38,7 @@ use drain::report::Report;
 use drain::{Direction, Plan};
 use drivers::Drivers;
 use health::{Credentials, Endpoint, Health, Prometheus, Scraper, ScraperSettings, Target};
+use jiff::tz::TimeZone;
 use store::{AuditKey, Filter, NewRun, PublicKey, RunId, Store};
 use tokio::sync::{oneshot, watch as watching};
 use tokio::time::{Instant, sleep};
@@ -379,8 +380,7 @@ impl Drains {
         let now = records.last().map_or(self.world.clock.now(), |record| record.at);
         let run = Run::resume(plan.into(), &records);
         let run = run.map_err(|error| Refused::Failed(error.to_string()))?;
-        let path = run.plan().foresee(&BTreeMap::new()).critical_path;
-        let mut status = Status::of(&run, id, now, &Unseen::default(), &path);
+        let mut status = Status::of(&run, id, now, &Unseen::default());
         if found.outcome.is_none() {
             status.stands_still = self.panic_of(id);
             let is_here = status.stands_still.is_some();
@@ -394,7 +394,9 @@ impl Drains {
     pub async fn report(&self, id: RunId) -> Result<Report, Refused> {
         self.find(id).await?;
         let (plan, records) = self.records(id).await?;
-        Report::of(&plan, &records).map_err(|error| Refused::Failed(error.to_string()))
+        let report = Report::of(&plan, &records);
+        let report = report.map_err(|error| Refused::Failed(error.to_string()))?;
+        Ok(report.identified(id.0, &TimeZone::system()))
     }
 
     /// Runs, the newest first.

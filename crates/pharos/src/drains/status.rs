@@ -1,42 +1,64 @@
-//! How a run stands, for people and for machines that watch it.
+//! The state of a run, for people and for machines that watch it. The same types
+//! are what the server sends and what the command line reads.
 
 use std::collections::BTreeMap;
 
-use drain::engine::{Abort, Hold, Mode, Phase, Run, RunOutcome};
+use drain::engine::{ATTEMPTS_MAX, Abort, DRIFTS_MAX, Hold, Mode, Phase, Run, RunOutcome};
 use drain::report::describe;
-use drain::{ConditionId, Direction, KnobId, Millis, StageKind, TaskId, Time, Verdict};
-use serde::Serialize;
+use drain::{
+    ConditionId, Direction, Eta, KnobId, Millis, StageKind, TaskId, Time, Value, Verdict, forecast,
+    number, percent,
+};
+use serde::{Deserialize, Serialize};
 use store::RunId;
 
 use super::vigil::Strayed;
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// A hold that may end by itself needs a person after that long.
+const PATIENCE: Millis = Millis::from_secs(60);
+/// How long a drift is shown after the knob was put back.
+const DRIFT_SHOWN_FOR: Millis = Millis::from_secs(600);
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     pub run: u64,
     pub datacenter: String,
     pub direction: Direction,
     pub mode: Mode,
     pub opened: Time,
+    /// Who started it, and why.
+    pub by: String,
+    pub reason: String,
     pub now: Time,
     pub outcome: Option<RunOutcome>,
     pub paused: bool,
     pub abort: Option<Abort>,
+    /// When it ends, predicted anew from what has happened so far.
+    pub eta: Eta,
     /// Why nothing can be done at all: what is not on the disk is not done.
     pub stands_still: Option<String>,
     /// Who drives it, if not this server, which knows no more than is written.
     pub elsewhere: Option<String>,
+    /// Everything that waits for a person, the most urgent first.
+    pub needs_person: Vec<NeedsPerson>,
     pub tasks: Vec<TaskStatus>,
-    /// The tasks that decide how long it takes, as it was planned.
+    /// The tasks that decide when it ends, predicted anew; complete ones too.
     pub critical_path: Vec<String>,
     /// Conditions that decide something now.
     pub conditions: Vec<ConditionStatus>,
+    /// Knobs that were found at another value than the run left them at, the
+    /// latest first.
+    pub drifts: Vec<DriftStatus>,
     /// The number of the next record: a status with a higher one is newer.
     pub next_seq: u64,
+    /// How many of the records are measured values, which decide nothing.
+    #[serde(default)]
+    pub samples: u64,
     /// Of a run that is over: knobs that are not where it left them any more.
     pub strayed: Vec<Strayed>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskStatus {
     pub name: String,
     pub service: String,
@@ -56,28 +78,127 @@ pub struct TaskStatus {
     /// What it asks people, or whom it meets, while it does that.
     pub asks: Option<String>,
     pub is_stuck: bool,
+    /// What failed last; never absent where the task failed.
     pub failure: Option<String>,
+    /// Why it does not go on, whatever keeps it: with the object and the value.
+    pub reason: Option<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HoldStatus {
     pub since: Time,
+    pub kind: HoldKind,
+    /// The condition that decides, if one does.
+    #[serde(default)]
+    pub condition: Option<String>,
     pub why: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HoldKind {
+    Awaits,
+    Breach,
+    NoData,
+    Paused,
+    Limit,
+    Budget,
+    Contested,
+    Unreadable,
+    Unanswered,
+}
+
+impl HoldKind {
+    fn of(hold: &Hold) -> HoldKind {
+        match hold {
+            Hold::Awaits { .. } => HoldKind::Awaits,
+            Hold::Breach { .. } => HoldKind::Breach,
+            Hold::NoData { .. } => HoldKind::NoData,
+            Hold::Paused => HoldKind::Paused,
+            Hold::Limit { .. } => HoldKind::Limit,
+            Hold::Budget => HoldKind::Budget,
+            Hold::Contested { .. } => HoldKind::Contested,
+            Hold::Unreadable { .. } => HoldKind::Unreadable,
+            Hold::Unanswered { .. } => HoldKind::Unanswered,
+        }
+    }
+
+    /// Whether it is part of how a task goes: nothing is wrong.
+    pub fn is_routine(self) -> bool {
+        matches!(self, HoldKind::Awaits | HoldKind::Budget)
+    }
+}
+
+/// Something that a person has to see to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NeedsPerson {
+    pub kind: NeedKind,
+    /// What it is about; neither means the run.
+    pub task: Option<String>,
+    pub knob: Option<String>,
+    pub since: Time,
+    /// With the object and the value.
+    pub why: String,
+    /// The commands that help.
+    pub todo: String,
+}
+
+/// In the order of urgency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NeedKind {
+    /// Nothing can be written to the disk.
+    StandsStill,
+    Failed,
+    /// Its knobs could not be put back.
+    Unreverted,
+    /// Somebody else keeps setting a knob.
+    Contested,
+    /// A knob cannot be read, or an effect does not end.
+    Unreadable,
+    Unanswered,
+    Limit,
+    Breach,
+    NoData,
+    Stuck,
+    Approval,
+    Stopped,
+    Paused,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ConditionStatus {
     pub name: String,
     pub value: Option<f64>,
-    pub comparison: &'static str,
+    pub comparison: String,
     pub bound: f64,
     pub verdict: Verdict,
     pub overridden: bool,
+    /// The labels of the series that decides: which datacenter, which instance.
+    #[serde(default)]
+    pub series: Option<String>,
+    /// How old the data of the value is.
+    #[serde(default)]
+    pub age_ms: Option<u64>,
     /// Why there is no value.
     pub silence: Option<String>,
 }
 
-/// What was looked at in vain, and why.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DriftStatus {
+    pub knob: String,
+    pub task: String,
+    pub expected: Value,
+    pub found: Option<Value>,
+    /// How often in a row, and when last.
+    pub times: u32,
+    pub last: Time,
+    /// It is not put back any more.
+    pub contested: bool,
+}
+
+/// What the run itself does not know: what was looked at in vain, and why, and
+/// which runs drained other datacenters.
 #[derive(Clone, Debug, Default)]
 pub struct Unseen {
     /// Conditions without a value.
@@ -86,34 +207,63 @@ pub struct Unseen {
     pub series: BTreeMap<ConditionId, String>,
     /// Knobs that could not be read.
     pub knobs: BTreeMap<KnobId, String>,
+    /// The newest run of each other datacenter.
+    pub others: BTreeMap<String, RunId>,
 }
 
 impl Status {
-    /// `path` are the tasks that decide how long it takes.
-    pub fn of(run: &Run, id: RunId, now: Time, unseen: &Unseen, path: &[TaskId]) -> Status {
+    pub fn of(run: &Run, id: RunId, now: Time, unseen: &Unseen) -> Status {
         let (plan, state) = (run.plan(), run.state());
-        Status {
+        let forecast = forecast(plan, state, now);
+        let path = forecast.critical_path.iter();
+        let mut status = Status {
             run: id.0,
             datacenter: plan.datacenter.clone(),
             direction: plan.direction,
             mode: state.mode,
             opened: state.opened.unwrap_or(now),
+            by: state.opened_by.clone(),
+            reason: state.reason.clone(),
             now,
             outcome: state.closed.map(|(_, outcome)| outcome),
             paused: state.paused,
             abort: state.abort,
+            eta: forecast.eta,
             stands_still: None,
             elsewhere: None,
+            needs_person: Vec::new(),
             tasks: plan.task_ids().map(|task| TaskStatus::of(run, task, now, unseen)).collect(),
-            critical_path: path.iter().map(|task| plan.task(*task).name.clone()).collect(),
+            critical_path: path.map(|task| plan.task(*task).name.clone()).collect(),
             conditions: run
                 .watched()
                 .into_iter()
                 .map(|id| condition(run, id, now, unseen.conditions.get(&id).cloned()))
                 .collect(),
+            drifts: drifts(run, now),
             next_seq: state.next_seq,
+            samples: u64::from(state.samples) + u64::from(state.changes),
             strayed: Vec::new(),
+        };
+        if status.outcome.is_none() {
+            status.needs_person = needs(run, &status);
         }
+        status
+    }
+
+    /// Nothing can be written, so nothing is done.
+    pub fn stand_still(&mut self, why: String) {
+        self.needs_person.retain(|need| need.kind != NeedKind::StandsStill);
+        let need = NeedsPerson {
+            kind: NeedKind::StandsStill,
+            task: None,
+            knob: None,
+            since: self.now,
+            why: format!("nothing is done until it can be written: {why}"),
+            todo: "make room for the store".into(),
+        };
+        self.needs_person.insert(0, need);
+        self.eta = Eta::Unknown { why: "nothing can be written".into() };
+        self.stands_still = Some(why);
     }
 }
 
@@ -123,7 +273,7 @@ impl TaskStatus {
         let waits = state.phase == Phase::Waiting;
         let is_open = |parent: &TaskId| waits && !run.state().task(*parent).phase.is_complete();
         let name = |parent: TaskId| run.plan().task(parent).name.clone();
-        TaskStatus {
+        let mut status = TaskStatus {
             name: task.name.clone(),
             service: task.service.clone(),
             phase: state.phase,
@@ -131,26 +281,91 @@ impl TaskStatus {
             started: state.started,
             ended: state.ended.filter(|_| !state.phase.is_active()),
             usual: task.expected.usual,
-            progress: state.shift.map(|shift| shift.at),
+            progress: state.shift.map(|shift| shift.at.clamp(0.0, 1.0) + 0.0),
             steps: state.steps,
             // Nobody knows when, while it is held.
             next_step_at: run.next_step_at(now, id).filter(|_| state.hold.is_none()),
             hold: state.hold.as_ref().map(|(since, hold)| HoldStatus {
                 since: *since,
-                why: why_held(run, id, hold, unseen),
+                kind: HoldKind::of(hold),
+                condition: hold.condition().map(|id| run.plan().condition(id).name.clone()),
+                why: why_held(run, id, hold, now, unseen),
             }),
             waits_for: task.parents().filter(is_open).map(name).collect(),
             asks: asks(run, id),
             is_stuck: state.is_stuck,
-            failure: state.trouble().map(str::to_owned),
+            failure: failure(run, id),
+            reason: None,
+        };
+        status.reason = status.why(run, id, now);
+        status
+    }
+
+    /// What keeps it, the gravest first.
+    fn why(&self, run: &Run, id: TaskId, now: Time) -> Option<String> {
+        let state = run.state().task(id);
+        let again = || {
+            let failed = self.failure.as_ref().filter(|_| state.failures > 0)?;
+            Some(format!("attempt {} of {ATTEMPTS_MAX} failed: {failed}", state.failures))
+        };
+        match self.phase {
+            Phase::Failed | Phase::Unreverted => self.failure.clone(),
+            Phase::Stopped => Some(format!("a person stopped it in stage `{}`", self.stage)),
+            phase if phase.is_active() || phase == Phase::Waiting => {
+                let held = || self.hold.as_ref().map(|hold| hold.why.clone());
+                let stuck = || self.is_stuck.then(|| stuck(run, id, now));
+                self.asks.clone().or_else(again).or_else(held).or_else(stuck)
+            }
+            _ => None,
         }
     }
 }
 
-/// Why a task is held, and what to do about it.
-fn why_held(run: &Run, id: TaskId, hold: &Hold, unseen: &Unseen) -> String {
+/// Why a task failed, or what failed last of one that tries again.
+fn failure(run: &Run, id: TaskId) -> Option<String> {
+    run.state().task(id).trouble().map(str::to_owned)
+}
+
+fn stuck(run: &Run, id: TaskId, now: Time) -> String {
+    let (task, state) = (run.plan().task(id), run.state().task(id));
+    let runs = state.started.map(|at| whole_secs(now - at)).unwrap_or_default();
+    let stage = &task.stages[state.stage.index()].name;
+    match task.expected.usual {
+        Some(usual) => format!("runs for {runs}, usually {usual}; in stage `{stage}`"),
+        None => {
+            format!("runs for {runs}, longer than its timeout {}; in stage `{stage}`", task.timeout)
+        }
+    }
+}
+
+fn whole_secs(span: Millis) -> Millis {
+    Millis(span.0 / 1000 * 1000)
+}
+
+/// Why a task is held, with the object and the value, and what to do about it.
+fn why_held(run: &Run, id: TaskId, hold: &Hold, now: Time, unseen: &Unseen) -> String {
     let (plan, why) = (run.plan(), describe(run.plan(), hold));
+    let measured = |condition: &ConditionId, seen: &Option<f64>| {
+        let value = run.value(*condition, now).or(*seen);
+        value.map_or("has no value".into(), |value| format!("is {}", number(value)))
+    };
+    let wanted = |condition: &ConditionId| {
+        let own = plan.condition(*condition);
+        (&own.name, own.comparison.symbol(), number(own.bound))
+    };
     match hold {
+        Hold::Awaits { condition, value } => {
+            let (name, symbol, bound) = wanted(condition);
+            format!("waits for {name} {symbol} {bound}; it {}", measured(condition, value))
+        }
+        Hold::Breach { condition, value } => {
+            let (name, symbol, bound) = wanted(condition);
+            format!("{name} {}, must be {symbol} {bound}", measured(condition, value))
+        }
+        Hold::NoData { condition } => match unseen.conditions.get(condition) {
+            Some(because) => format!("{why}: {because}"),
+            None => why,
+        },
         Hold::Unreadable { knob } => match unseen.knobs.get(knob) {
             Some(because) => format!("{why}: {because}"),
             None => why,
@@ -158,8 +373,51 @@ fn why_held(run: &Run, id: TaskId, hold: &Hold, unseen: &Unseen) -> String {
         Hold::Contested { .. } => {
             format!("{why}; `resume {}` goes on once nobody does", plan.task(id).name)
         }
+        Hold::Limit { .. } => limits(run, unseen),
+        Hold::Unanswered { effect } => match run.state().in_flight.get(effect) {
+            Some(own) => format!("{why} since {}", whole_secs(now - own.since)),
+            None => why,
+        },
         _ => why,
     }
+}
+
+/// Which limit is in the way, and which runs used it up.
+fn limits(run: &Run, unseen: &Unseen) -> String {
+    let (plan, state) = (run.plan(), run.state());
+    let share = |at: usize| match plan.datacenters[at].name == plan.datacenter {
+        true => 1.0,
+        false => state.drained.get(at).copied().unwrap_or(0.0),
+    };
+    let all = 0..plan.datacenters.len();
+    let serving = all.clone().filter(|at| share(*at) < 1.0).count();
+    let capacity: f64 = plan.datacenters.iter().map(|own| own.capacity).sum();
+    let gone: f64 = all.clone().map(|at| plan.datacenters[at].capacity * share(at)).sum();
+    let limit = match (serving as u32) < plan.limits.serving_min {
+        true => format!(
+            "limit serving_min {}: {serving} of {} datacenters would serve",
+            plan.limits.serving_min,
+            plan.datacenters.len()
+        ),
+        false => format!(
+            "limit drained_max {}: {} of the capacity would be drained",
+            percent(plan.limits.drained_max),
+            percent(if capacity > 0.0 { gone / capacity } else { 0.0 })
+        ),
+    };
+    let others = all.filter(|at| plan.datacenters[*at].name != plan.datacenter && share(*at) > 0.0);
+    let others: Vec<String> = others
+        .map(|at| {
+            let name = &plan.datacenters[at].name;
+            let by = unseen.others.get(name).map_or(String::new(), |run| format!(" by run {run}"));
+            format!("{name} is drained to {}{by}", percent(share(at)))
+        })
+        .collect();
+    let waived = match &state.waived_by[..] {
+        [] => String::new(),
+        [one, ..] => format!("; {one} waived it, a second person must too"),
+    };
+    format!("{limit}; {}{waived}", others.join(", "))
 }
 
 fn asks(run: &Run, id: TaskId) -> Option<String> {
@@ -180,10 +438,153 @@ fn condition(run: &Run, id: ConditionId, now: Time, silence: Option<String>) -> 
     ConditionStatus {
         name: own.name.clone(),
         value: run.value(id, now),
-        comparison: own.comparison.symbol(),
+        comparison: own.comparison.symbol().into(),
         bound: own.bound,
         verdict: run.verdict(id, now),
         overridden: run.state().overridden.contains(&id),
+        series: None,
+        age_ms: None,
         silence,
     }
+}
+
+/// Knobs that were found elsewhere lately, the latest first.
+fn drifts(run: &Run, now: Time) -> Vec<DriftStatus> {
+    let knobs = run.plan().knobs.iter().zip(&run.state().knobs);
+    let mut drifts: Vec<DriftStatus> = knobs
+        .filter_map(|(knob, left)| {
+            let left = left.as_ref().filter(|left| left.drifts > 0)?;
+            let contested = left.drifts >= DRIFTS_MAX;
+            (contested || now - left.drifted <= DRIFT_SHOWN_FOR).then(|| DriftStatus {
+                knob: knob.to_string(),
+                task: run.plan().task(left.task).name.clone(),
+                expected: left.value.clone(),
+                found: left.drifted_to.clone(),
+                times: left.drifts,
+                last: left.drifted,
+                contested,
+            })
+        })
+        .collect();
+    drifts.sort_by_key(|drift| std::cmp::Reverse((drift.contested, drift.last)));
+    drifts
+}
+
+/// Everything that waits for a person, the most urgent first.
+fn needs(run: &Run, status: &Status) -> Vec<NeedsPerson> {
+    let mut needs: Vec<NeedsPerson> = run
+        .plan()
+        .task_ids()
+        .zip(&status.tasks)
+        .filter_map(|(id, task)| need(run, id, task, status))
+        .collect();
+    // A drained datacenter whose knob somebody else sets, whatever its task does.
+    for drift in status.drifts.iter().filter(|drift| drift.contested) {
+        if needs
+            .iter()
+            .any(|need| need.kind == NeedKind::Contested && need.task.as_ref() == Some(&drift.task))
+        {
+            continue;
+        }
+        let found = drift.found.as_ref().map_or("another value".into(), ToString::to_string);
+        needs.push(NeedsPerson {
+            kind: NeedKind::Contested,
+            task: Some(drift.task.clone()),
+            knob: Some(drift.knob.clone()),
+            since: drift.last,
+            why: format!(
+                "something else sets {} to {found}; the run set it to {} {} times",
+                drift.knob, drift.expected, drift.times
+            ),
+            todo: format!("find what sets it, then `resume {}`", drift.task),
+        });
+    }
+    if let Some(pause) = &run.state().pause {
+        let why = match pause.reason.is_empty() {
+            true => format!("{} paused the run", pause.by),
+            false => format!("{} paused the run: {}", pause.by, pause.reason),
+        };
+        let todo = "`resume` goes on".into();
+        needs.push(NeedsPerson {
+            kind: NeedKind::Paused,
+            task: None,
+            knob: None,
+            since: pause.since,
+            why,
+            todo,
+        });
+    }
+    needs.sort_by_key(|need| (need.kind, need.since));
+    needs
+}
+
+/// What a task needs a person for, if it does.
+fn need(run: &Run, id: TaskId, task: &TaskStatus, status: &Status) -> Option<NeedsPerson> {
+    let (state, name) = (run.state().task(id), &task.name);
+    let is_asking =
+        matches!(run.plan().task(id).stages[state.stage.index()].kind, StageKind::Approve { .. });
+    let ended = state.ended.unwrap_or(status.now);
+    let retry = || format!("`retry {name}` or `skip {name}`, or `abort`");
+    let overrides = |hold: &Hold| match hold {
+        Hold::Breach { condition, .. } | Hold::NoData { condition } => {
+            let condition = &run.plan().condition(*condition).name;
+            format!("`override {condition}`, `skip {name}` or `abort`")
+        }
+        _ => String::new(),
+    };
+    let knob = |knob: &KnobId| Some(run.plan().knob(*knob).to_string());
+    let (kind, knob, since, todo) = match (state.phase, &state.hold) {
+        (Phase::Failed, _) => (NeedKind::Failed, None, ended, retry()),
+        (Phase::Unreverted, _) if status.abort.is_some() => {
+            (NeedKind::Unreverted, None, ended, format!("`retry {name}`, or set it back by hand"))
+        }
+        (Phase::Unreverted, _) => (NeedKind::Unreverted, None, ended, retry()),
+        (Phase::Stopped, _) => (NeedKind::Stopped, None, ended, retry()),
+        (phase, _) if !phase.is_active() && phase != Phase::Waiting => return None,
+        (Phase::Running, _) if is_asking => {
+            (NeedKind::Approval, None, state.entered, format!("`approve {name}`, or `stop {name}`"))
+        }
+        (_, Some((since, Hold::Contested { knob: own }))) => {
+            let todo = format!("find what sets it, then `resume {name}`");
+            (NeedKind::Contested, knob(own), *since, todo)
+        }
+        (_, Some((since, Hold::Unreadable { knob: own }))) => {
+            (NeedKind::Unreadable, knob(own), *since, format!("repair it, or `skip {name}`"))
+        }
+        (_, Some((since, Hold::Unanswered { .. }))) => {
+            (NeedKind::Unanswered, None, *since, "look at what the driver talks to".into())
+        }
+        (_, Some((since, Hold::Limit { .. }))) => {
+            let todo = "restore the other datacenter, or `waive` by two people".into();
+            (NeedKind::Limit, None, *since, todo)
+        }
+        (_, Some((since, hold @ Hold::Breach { .. }))) if status.now - *since >= PATIENCE => {
+            (NeedKind::Breach, None, *since, overrides(hold))
+        }
+        (_, Some((since, hold @ Hold::NoData { .. }))) if status.now - *since >= PATIENCE => {
+            (NeedKind::NoData, None, *since, overrides(hold))
+        }
+        // Somebody paused this task alone.
+        (_, Some((since, Hold::Paused))) if !status.paused => {
+            (NeedKind::Paused, None, *since, format!("`resume {name}`"))
+        }
+        _ if task.is_stuck && state.phase.is_active() => {
+            let own = run.plan().task(id);
+            let after = own.expected.stuck_after.unwrap_or(own.timeout);
+            let since = state.started.unwrap_or(status.now) + after;
+            (NeedKind::Stuck, None, since, format!("`stop {name}` or `skip {name}`, or wait"))
+        }
+        _ => return None,
+    };
+    let why = match kind {
+        NeedKind::Stuck => {
+            let stuck = stuck(run, id, status.now);
+            match &task.hold {
+                Some(hold) => format!("{stuck}; {}", hold.why),
+                None => stuck,
+            }
+        }
+        _ => task.reason.clone().unwrap_or_else(|| format!("{name} does not go on")),
+    };
+    Some(NeedsPerson { kind, task: Some(name.clone()), knob, since, why, todo })
 }

@@ -426,7 +426,7 @@ async fn a_task_that_is_held_says_why_and_promises_nothing() {
     add(Fact::Found { task, knob, value: Value::Number(1.0) });
     let shifting = Run::resume(plan.clone().into(), &records).unwrap();
     let now = records.last().unwrap().at;
-    let next = |run: &Run| Status::of(run, RunId(1), now, &Unseen::default(), &[]).tasks[0].clone();
+    let next = |run: &Run| Status::of(run, RunId(1), now, &Unseen::default()).tasks[0].clone();
     assert!(next(&shifting).next_step_at.is_some(), "{:?}", next(&shifting));
     let last = records.last().unwrap();
     let fact = Fact::Held { task, why: Hold::Contested { knob } };

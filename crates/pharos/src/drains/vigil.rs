@@ -12,7 +12,7 @@ use std::time::Duration;
 use drain::engine::Run;
 use drain::{Knob, Value};
 use futures_util::{StreamExt, stream};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use store::{Filter, RunId};
 use tokio::time::sleep;
 
@@ -25,7 +25,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 const RUNS_MAX: u32 = 50;
 
 /// A knob that is not where the last run to turn it left it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Strayed {
     pub knob: String,
     pub left: Value,

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use drain::runbook::Library;
 use drain::{Direction, Plan, Time, Value};
+use jiff::tz::TimeZone;
 use lab::drains::{
     Ablation, Options, Report, Simulation, Site, World, originals, pass_downtime, simulate,
 };
@@ -50,6 +51,9 @@ pub struct RunArgs {
     /// One JSON object
     #[arg(long)]
     json: bool,
+    /// Write the page that `pharos report --html` writes of a real run
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// With --json: what the world was like all the time
     #[arg(long, requires = "json")]
     series: bool,
@@ -83,7 +87,9 @@ fn report(args: &RunArgs) -> Result<Report, String> {
         has_bound: true,
     };
     if !args.restore {
-        return Ok(carry_out(world, &drain, args.seed, &options)?.report);
+        let simulation = carry_out(world, &drain, args.seed, &options)?;
+        write_page(args, &drain, &simulation)?;
+        return Ok(simulation.report);
     }
     let drained = carry_out(world, &drain, args.seed, &Options::default())?;
     let found: BTreeMap<String, Value> = originals(&drain, &drained.log)
@@ -91,7 +97,19 @@ fn report(args: &RunArgs) -> Result<Report, String> {
         .map(|(knob, value)| (knob.to_string(), value))
         .collect();
     let restore = plan(&library, &datacenter, Direction::Restore, &found)?;
-    Ok(carry_out(pass_downtime(drained.world), &restore, args.seed, &options)?.report)
+    let simulation = carry_out(pass_downtime(drained.world), &restore, args.seed, &options)?;
+    write_page(args, &restore, &simulation)?;
+    Ok(simulation.report)
+}
+
+/// Writes the page about a run, if one is wanted.
+fn write_page(args: &RunArgs, plan: &Plan, simulation: &Simulation) -> Result<(), String> {
+    let Some(path) = &args.html else { return Ok(()) };
+    let report = drain::report::Report::of(plan, &simulation.log);
+    let report = report.map_err(|error| error.to_string())?;
+    let page = drain::report::render(&report, &TimeZone::system());
+    std::fs::write(path, page)
+        .map_err(|error| format!("{}: cannot be written: {error}", path.display()))
 }
 
 fn carry_out(

@@ -185,7 +185,7 @@ fn what_comes_back_by_itself_is_shown_below_the_last_run() {
     let shown = pharos.say(&["status"]);
     let line = shown.lines().find(|line| line.contains("files:web-east")).expect(&shown);
     assert!(line.ends_with(" 0.8, was left at 0"), "{shown}");
-    assert!(shown.contains("`drain east` turns them again"), "{shown}");
+    assert!(shown.contains("`drain east` sets them again"), "{shown}");
     assert!(pharos.log().contains("`pharos drain east` turns it again"), "{}", pharos.log());
     let metrics = http(pharos.admin, "GET", "/metrics").1;
     assert_eq!(complaints_of_promtool(&metrics), "");

@@ -3,6 +3,7 @@
 mod breaches;
 mod budgets;
 mod effects;
+mod forecasts;
 mod knobs;
 mod promotion;
 mod reports;

@@ -6,7 +6,7 @@ use super::*;
 use crate::report::{CostlyEdge, Report};
 
 /// Tasks that only wait, each after some of those before it.
-fn waits(tasks: &[(u64, Vec<usize>)]) -> Sketch {
+pub(super) fn waits(tasks: &[(u64, Vec<usize>)]) -> Sketch {
     let mut sketch = Sketch::new();
     for (at, (secs, after)) in tasks.iter().enumerate() {
         let span = Millis::from_secs(*secs);
@@ -82,6 +82,81 @@ fn close_calls_and_holds_are_told_with_their_values() {
     assert_eq!(why, "breach: errors is 3, must be < 1");
     assert!(*held >= Millis(4000), "{held:?}");
     assert_eq!(report.tasks[0].breaches, 1);
+}
+
+#[test]
+fn curves_have_their_bounds_and_what_was_missing_or_too_much() {
+    let (mut world, _, errors) = watched(OnBreach::Hold);
+    world.values[errors.index()] = Some(0.25);
+    world.passes(Millis(2000));
+    let began = world.now;
+    world.values[errors.index()] = None;
+    world.passes(Millis(40_000));
+    world.values[errors.index()] = Some(3.0);
+    world.passes(Millis(7000));
+    world.values[errors.index()] = Some(0.5);
+    world.until("it is drained", |world| world.outcome().is_some());
+    let report = report_of(&world);
+    let [curve] = &report.conditions[..] else { panic!("{:?}", report.conditions) };
+    assert_eq!((curve.name.as_str(), curve.comparison, curve.bound), ("errors", "<", 1.0));
+    assert!(curve.points.iter().any(|(_, value)| *value == Some(0.25)), "{curve:?}");
+    assert_eq!(curve.nearness, 3.0);
+    let [outage] = curve.outages[..] else { panic!("{:?}", curve.outages) };
+    assert!(outage.from > began && outage.to - outage.from >= Millis(8000), "{outage:?}");
+    let [breach] = curve.breaches[..] else { panic!("{:?}", curve.breaches) };
+    assert_eq!(breach.from, outage.to);
+    assert!(breach.to - breach.from >= Millis(6000), "{breach:?}");
+    let kinds: Vec<&str> = report.holds.iter().map(|hold| hold.kind).collect();
+    assert!(kinds.contains(&"no_data") && kinds.contains(&"breach"), "{kinds:?}");
+}
+
+/// A run of hours writes down a bounded number of values, and goes on after a
+/// crash where it was.
+#[test]
+fn measured_values_are_few_and_survive_a_crash() {
+    let mut sketch = Sketch::new();
+    let errors = sketch.below("errors", 1.0);
+    let hours = StageKind::TimedWait { span: Millis::from_secs(6 * 3600) };
+    sketch.task("web", &[], vec![stage("wait", hours, Next::Exit(Exit::Done))]);
+    sketch.last().health = vec![errors];
+    let mut world = World::open(sketch);
+    world.tick = Millis(12_000);
+    for pass in 0..1700 {
+        // It flaps all the time.
+        world.values[errors.index()] = (pass % 2 == 0).then_some(0.5);
+        world.pass();
+    }
+    let count = |is: fn(&Fact) -> bool| world.log.iter().filter(|own| is(&own.fact)).count();
+    let measured = count(|fact| matches!(fact, Fact::Measured { .. }));
+    let changed = count(|fact| matches!(fact, Fact::Changed { .. }));
+    assert!((100..300).contains(&measured), "{measured}");
+    assert!(changed <= 400, "{changed}");
+    world.check_replay();
+}
+
+#[test]
+fn a_page_escapes_everything_and_says_who_when_and_why() {
+    let hostile = "</text><script>alert(1)</script>'\"";
+    let mut sketch = Sketch::new();
+    let errors = sketch.below(hostile, 1.0);
+    sketch.shift(hostile, &[]);
+    sketch.last().health = vec![errors];
+    sketch.plan.datacenter = hostile.into();
+    let mut world = World::open(sketch);
+    world.event(Event::Said {
+        by: hostile.into(),
+        reason: hostile.into(),
+        command: Command::Pause { task: None },
+    });
+    world.passes(Millis(3000));
+    world.say(Command::Resume { task: None });
+    world.until("it is drained", |world| world.outcome().is_some());
+    let report = report_of(&world).identified(7, &jiff::tz::TimeZone::UTC);
+    let page = crate::report::render(&report, &jiff::tz::TimeZone::UTC);
+    assert!(!page.contains("<script") && page.contains("&lt;script&gt;"), "{page}");
+    assert!(page.contains("Run 7: drain of") && page.contains("resume all"), "{page}");
+    assert!(page.contains(" UTC") && !page.contains("-0 %") && !page.contains("NaN"), "{page}");
+    assert_eq!(report.opened_at.as_deref().map(|at| &at[at.len() - 6..]), Some("+00:00"));
 }
 
 proptest! {

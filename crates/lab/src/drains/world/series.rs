@@ -176,8 +176,8 @@ impl Scraped {
     pub fn measure(&self, query: usize, how: Comparison, bound: f64, now: Time) -> Option<f64> {
         let outcome = self.queries[query].0.evaluate(&self.store, now).ok()?;
         let values = outcome.values();
-        let worst = metrics::worst(how, bound, values.iter().copied());
-        worst.or_else(|| values.first().copied())
+        let (_, worst) = metrics::worst(how, bound, values.iter().copied());
+        (!values.is_empty()).then_some(worst)
     }
 
     /// How far back the samples of a query reach.
