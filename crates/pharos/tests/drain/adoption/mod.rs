@@ -12,6 +12,8 @@ mod writer;
 
 use std::time::{Duration, Instant};
 
+use crate::common::eventually;
+use crate::server::Status;
 use exporter::Manner;
 use fleet::{DATACENTERS, Fleet};
 use runbooks::{CHAT, WEB, evacuation, orders, orders_confirmed};
@@ -59,36 +61,43 @@ fn drain(fleet: &Fleet, datacenter: &str) {
     fleet.pharos.say(&["drain", datacenter, "--by", "ann", "--reason", "power works"]);
 }
 
-/// Ends the writer: every write that was acknowledged is on the present primary.
+/// Ends the writer, once it could write to the present primary: every write that
+/// was acknowledged is there.
 fn nothing_is_lost(fleet: &Fleet, writer: Writer, at: &str) {
     let (primary, address) = fleet.redis().primary();
+    assert_eq!(primary, at, "{}", fleet.logs());
+    let before = writer.acknowledged();
+    eventually("the primary takes writes", || writer.acknowledged() > before);
     let (written, (refused, gap, refusal)) = (writer.acknowledged(), writer.refused());
     let lost = writer.lost_on(address);
     eprintln!(
         "{written} writes acknowledged, {} lost, {refused} refused ({refusal}), none for {gap:?}",
         lost.len()
     );
-    assert_eq!(primary, at);
     let complaint = format!("of {written} acknowledged writes\n{}", fleet.logs());
     assert_eq!(lost, Vec::<u64>::new(), "lost {complaint}");
 }
 
-/// A value that the exporter measured after the fence was set, and that said that
-/// nothing is missing, is what the promotion was based on.
-fn lag_was_measured_after_the_fence(fleet: &Fleet) {
-    let fenced = fleet.command_at("end write writes fenced").expect("it was fenced");
-    let promoted = fleet.command_at("begin write primary dc2").expect("it was promoted");
+/// The last promotion of `datacenter` was based on a value that the exporter
+/// measured after the fence was set, and that said that nothing was missing.
+fn lag_was_measured_after_the_fence(fleet: &Fleet, datacenter: &str) {
+    let commands = fleet.commands();
+    let promotion = format!("begin write primary {datacenter}");
+    let at = commands.iter().rposition(|own| own.1 == promotion).expect("it was promoted");
+    let fence = commands[..at].iter().rfind(|own| own.1 == "end write writes fenced");
+    let (fenced, promoted) = (fence.expect("it was fenced").0, commands[at].0);
     let scrapes = fleet.redis().exporter.scrapes();
     let is_between = |own: &&exporter::Scrape| own.at > fenced && own.at < promoted;
     let between: Vec<_> = scrapes.iter().filter(is_between).collect();
     let took = promoted.checked_sub(fenced);
-    eprintln!("promoted {took:?} after the fence; lag measured between: {between:?}");
+    eprintln!("{datacenter} promoted {took:?} after the fence; lag measured: {between:?}");
     assert!(between.iter().any(|own| own.lag == 0), "{took:?}, {between:?}\n{}", fleet.logs());
 }
 
 /// Nothing is written until the fence is about to be set. The lag of that time,
 /// which is 0, says nothing about the writes that are acknowledged until then.
 #[test]
+#[ignore = "needs branch safety"]
 fn writes_that_are_acknowledged_while_the_fence_is_set_are_not_lost() {
     if !is_here() {
         return;
@@ -98,11 +107,11 @@ fn writes_that_are_acknowledged_while_the_fence_is_set_are_not_lost() {
     drain(&fleet, "dc1");
     fleet.before_the_fence(|| {
         writer.set_quiet(false);
-        crate::common::eventually("writes", || writer.acknowledged() >= 10);
+        eventually("writes", || writer.acknowledged() >= 10);
     });
     fleet.completes();
     nothing_is_lost(&fleet, writer, "dc2");
-    lag_was_measured_after_the_fence(&fleet);
+    lag_was_measured_after_the_fence(&fleet, "dc2");
     assert_eq!(fleet.weights("dc1"), [0, 0]);
     assert_eq!(fleet.failures().len(), 0, "{:?}", fleet.failures());
 }
@@ -110,6 +119,7 @@ fn writes_that_are_acknowledged_while_the_fence_is_set_are_not_lost() {
 /// A replica that is a second behind is near enough to begin. It is not near
 /// enough to be promoted.
 #[test]
+#[ignore = "needs branch safety"]
 fn a_tolerant_bound_before_the_fence_loses_no_write() {
     if !is_here() {
         return;
@@ -119,12 +129,13 @@ fn a_tolerant_bound_before_the_fence_loses_no_write() {
     drain(&fleet, "dc1");
     fleet.completes();
     nothing_is_lost(&fleet, writer, "dc2");
-    lag_was_measured_after_the_fence(&fleet);
+    lag_was_measured_after_the_fence(&fleet, "dc2");
     assert_eq!(fleet.failures().len(), 0, "{:?}", fleet.failures());
 }
 
 /// The way back is a promotion too.
 #[test]
+#[ignore = "needs branch safety"]
 fn a_promotion_is_reverted_without_a_lost_write() {
     if !is_here() {
         return;
@@ -132,21 +143,52 @@ fn a_promotion_is_reverted_without_a_lost_write() {
     let fleet = with_orders(&orders_confirmed(5000));
     let writer = Writer::start(fleet.redis().addresses(), false);
     drain(&fleet, "dc1");
-    fleet.until("somebody is asked", |status| status.phase("orders.confirm") == "running");
+    fleet.until("the operator is asked", |status| status.phase("orders.confirm") == "running");
     let written = writer.acknowledged();
-    crate::common::eventually("the new primary is written to", || {
-        writer.acknowledged() > written + 10
-    });
+    eventually("the new primary is written to", || writer.acknowledged() > written + 10);
     fleet.pharos.say(&["abort", "--revert", "--by", "ann", "--reason", "wrong datacenter"]);
     let status = fleet.until("the run ends", |status| status.outcome().is_some());
     assert_eq!(status.outcome(), Some("reverted"), "{:#}\n{}", status.0, fleet.logs());
     nothing_is_lost(&fleet, writer, "dc1");
+    lag_was_measured_after_the_fence(&fleet, "dc1");
+    assert_eq!(fleet.weights("dc1"), [100, 100]);
+    assert_eq!(fleet.failures().len(), 0, "{:?}", fleet.failures());
+}
+
+/// Without a way to fence the new primary, the promotion stays. The restore has
+/// one.
+#[test]
+#[ignore = "needs branch safety"]
+fn a_revert_that_would_lose_writes_is_refused_with_what_to_do() {
+    if !is_here() {
+        return;
+    }
+    let orders: Vec<String> = orders_confirmed(5000)
+        .lines()
+        .filter(|line| !line.contains("back_"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let fleet = with_orders(&orders.concat());
+    let writer = Writer::start(fleet.redis().addresses(), false);
+    drain(&fleet, "dc1");
+    fleet.until("the operator is asked", |status| status.phase("orders.confirm") == "running");
+    let refusal = fleet.pharos.refuse(&["abort", "--revert", "--by", "ann", "--reason", "wrong"]);
+    eprintln!("{refusal}");
+    assert!(refusal.contains("back_fence") && refusal.contains("restore dc1"), "{refusal}");
+    assert_eq!(fleet.redis().primary().0, "dc2");
+    fleet.pharos.say(&["abort", "--by", "ann", "--reason", "wrong datacenter"]);
+    fleet.until("the run ends", |status| status.outcome() == Some("held"));
+    fleet.pharos.say(&["restore", "dc1", "--by", "ann", "--reason", "wrong datacenter"]);
+    fleet.completes();
+    nothing_is_lost(&fleet, writer, "dc1");
+    lag_was_measured_after_the_fence(&fleet, "dc1");
     assert_eq!(fleet.weights("dc1"), [100, 100]);
     assert_eq!(fleet.failures().len(), 0, "{:?}", fleet.failures());
 }
 
 /// The edge serves; what it does is not seen any more, and so not judged.
 #[test]
+#[ignore = "needs branch safety"]
 fn no_traffic_is_moved_while_the_exporter_is_dead() {
     if !is_here() {
         return;
@@ -176,12 +218,16 @@ fn no_traffic_is_moved_while_the_exporter_is_dead() {
 
 /// Whether a task is held for want of a fresh sample of a condition, and the
 /// status says since when there is none.
-fn says_what_it_cannot_see(status: &crate::server::Status, task: &str, condition: &str) -> bool {
+fn says_what_it_cannot_see(status: &Status, task: &str, condition: &str) -> bool {
     let why = status.task(task)["hold"]["why"].as_str().unwrap_or_default();
     let conditions = status.0["conditions"].as_array().unwrap();
-    let condition = conditions.iter().find(|own| own["name"] == condition);
-    let silence = condition.and_then(|own| own["silence"].as_str()).unwrap_or_default();
-    why.contains("no data") && silence.contains(|c: char| c.is_ascii_digit())
+    let is_silent = |own: &serde_json::Value| {
+        let silence = own["silence"].as_str().unwrap_or_default();
+        own["name"].as_str().unwrap().contains(condition)
+            && silence.contains(|c: char| c.is_ascii_digit())
+    };
+    let is_named = why.contains(condition);
+    is_named && why.contains("no ") && conditions.iter().any(is_silent)
 }
 
 /// The fence is set, and the exporter dies: what is missing on the replica cannot
@@ -197,21 +243,23 @@ fn waits_for_the_exporter(manner: Manner) {
     fleet.until("the promotion is held", |status| {
         let promoted = fleet.command_at("begin write primary dc2");
         assert_eq!(promoted, None, "promoted unseen: {:#}\n{}", status.0, fleet.logs());
-        says_what_it_cannot_see(status, "orders.promote", "orders.caught-up")
+        says_what_it_cannot_see(status, "orders.promote", "nothing-missing")
     });
     fleet.stays("the primary", LOOK, || fleet.redis().primary().0 == "dc1");
     fleet.redis().exporter.behave(Manner::Works);
     fleet.completes();
     nothing_is_lost(&fleet, writer, "dc2");
-    lag_was_measured_after_the_fence(&fleet);
+    lag_was_measured_after_the_fence(&fleet, "dc2");
 }
 
 #[test]
+#[ignore = "needs branch safety"]
 fn no_replica_is_promoted_while_the_exporter_responds_with_an_error() {
     waits_for_the_exporter(Manner::NotFound);
 }
 
 #[test]
+#[ignore = "needs branch safety"]
 fn no_replica_is_promoted_while_the_page_of_the_exporter_is_empty() {
     waits_for_the_exporter(Manner::Empty);
 }
@@ -219,6 +267,7 @@ fn no_replica_is_promoted_while_the_page_of_the_exporter_is_empty() {
 /// The reload brings the weights of the configuration back, and with them traffic
 /// to a datacenter that is gone.
 #[test]
+#[ignore = "needs branches safety and fleet"]
 fn a_reload_between_runs_does_not_bring_traffic_back_to_a_lost_datacenter() {
     if !is_here() {
         return;
@@ -236,7 +285,7 @@ fn a_reload_between_runs_does_not_bring_traffic_back_to_a_lost_datacenter() {
     let complaint = || format!("{} requests failed\n{}", fleet.failures().len(), fleet.logs());
     while fleet.weights("dc1") != [0, 0] {
         let elapsed = reloaded.elapsed();
-        assert!(elapsed < Duration::from_secs(15), "no weight put back: {}", complaint());
+        assert!(elapsed < Duration::from_secs(10), "no weight put back: {}", complaint());
         std::thread::sleep(Duration::from_millis(20));
     }
     let repaired = Instant::now();
@@ -253,6 +302,7 @@ fn a_reload_between_runs_does_not_bring_traffic_back_to_a_lost_datacenter() {
 /// dc1 is drained, and dc2 when its drain is aborted: no task of it is complete,
 /// but all of its traffic has left. dc3 is the last that serves.
 #[test]
+#[ignore = "needs branches safety and fleet"]
 fn an_aborted_drain_counts_by_the_traffic_that_has_left() {
     if !is_here() {
         return;
@@ -287,12 +337,24 @@ fn an_aborted_drain_counts_by_the_traffic_that_has_left() {
     }
     fleet.stays("the last weight", LOOK, || fleet.weights("dc3") == [100, 100]);
     assert_eq!(fleet.failures().len(), 0, "{:?}", fleet.failures());
+
+    // With dc1 back, dc3 may leave.
+    if attempt.status.success() {
+        fleet.pharos.say(&["abort", "--by", "ann", "--reason", "dc1 comes first"]);
+        fleet.until("the run ends", |status| status.outcome().is_some());
+    }
+    fleet.pharos.say(&["restore", "dc1", "--by", "ann", "--reason", "dc3 must leave"]);
+    fleet.completes();
+    drain(&fleet, "dc3");
+    fleet.until("dc3 moves", |status| status.steps("web.shift") >= 1);
+    assert_eq!(fleet.failures().len(), 0, "{:?}", fleet.failures());
 }
 
 /// dc1 and dc2 are drained, and dc3 is lost. No server gets a request, so there is
 /// no share of errors, and no other datacenter has room: that is when a restore is
 /// needed most.
 #[test]
+#[ignore = "needs branches safety and fleet"]
 fn a_restore_completes_during_a_total_outage() {
     if !is_here() {
         return;
@@ -309,12 +371,12 @@ fn a_restore_completes_during_a_total_outage() {
     }
     let total = r#"rate(haproxy_server_http_responses_total{proxy="web"}[2s])"#;
     let query = format!("sum by (server) ({total}) / sum by (server) ({total})");
-    crate::common::eventually("every share is 0/0", || {
+    eventually("every share is 0/0", || {
         let values = fleet.prometheus.query(&query);
         !values.is_empty() && values.iter().all(|value| value == "NaN")
     });
     let before = fleet.failures().len();
-    crate::common::eventually("every request fails", || fleet.failures().len() > before + 50);
+    eventually("every request fails", || fleet.failures().len() > before + 50);
 
     fleet.pharos.say(&["restore", "dc1", "--by", "ann", "--reason", "the last one"]);
     fleet.completes();
