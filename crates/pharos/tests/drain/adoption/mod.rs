@@ -8,6 +8,7 @@ mod exporter;
 mod fleet;
 mod redis;
 mod runbooks;
+mod sample;
 mod writer;
 
 use std::time::{Duration, Instant};
