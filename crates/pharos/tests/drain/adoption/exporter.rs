@@ -107,7 +107,7 @@ fn page(shared: &Shared) -> String {
 /// applied. The replica is read first: what is written between the two reads
 /// makes the lag larger, never smaller.
 fn lag(nodes: [SocketAddr; 2]) -> Option<u64> {
-    let found = nodes.map(|node| redis::replication(node));
+    let found = nodes.map(redis::replication);
     let replica = found.iter().flatten().find(|own| own["role"] == "slave")?;
     let primary = nodes.iter().zip(&found);
     let primary =
