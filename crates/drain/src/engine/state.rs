@@ -177,7 +177,7 @@ impl State {
         match fact {
             Fact::Opened { mode, by, reason } => {
                 self.mode = *mode;
-                (self.opened_by, self.reason) = (by.clone(), reason.clone());
+                (self.opened_by, self.reason) = (by.to_string(), reason.clone());
                 self.opened = Some(at);
             }
             Fact::Moved { task, trigger } => self.take_moved(plan, *task, *trigger, at)?,
@@ -245,7 +245,7 @@ impl State {
             Fact::Commanded { by, reason, command, .. } => {
                 self.take_command(by, command)?;
                 if let Command::Pause { task: None } = command {
-                    let (by, reason) = (by.clone(), reason.clone());
+                    let (by, reason) = (by.to_string(), reason.clone());
                     self.pause = Some(Pause { since: at, by, reason });
                 }
                 self.pause.take_if(|_| !self.paused);

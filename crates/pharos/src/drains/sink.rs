@@ -17,7 +17,9 @@ use store::{KnownHead, SentHead};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::timeout;
 
-use super::clock::date;
+use drain::Time;
+use drain::date::rfc3339;
+use jiff::tz::TimeZone;
 
 /// Where the system's logger listens.
 const SYSLOG: &str = "/dev/log";
@@ -87,7 +89,7 @@ impl Sink {
 
 fn now() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    date(since.as_millis() as u64)
+    rfc3339(Time(since.as_millis() as u64), &TimeZone::UTC)
 }
 
 fn open(path: &Path) -> io::Result<File> {

@@ -237,7 +237,7 @@ impl Status {
             conditions: run
                 .watched()
                 .into_iter()
-                .map(|id| condition(run, id, now, unseen.conditions.get(&id).cloned()))
+                .map(|id| condition(run, id, now, unseen))
                 .collect(),
             drifts: drifts(run, now),
             next_seq: state.next_seq,
@@ -373,7 +373,7 @@ fn why_held(run: &Run, id: TaskId, hold: &Hold, now: Time, unseen: &Unseen) -> S
         Hold::Contested { .. } => {
             format!("{why}; `resume {}` goes on once nobody does", plan.task(id).name)
         }
-        Hold::Limit { .. } => limits(run, unseen),
+        Hold::Limit(reached) => limits(run, reached),
         Hold::Unanswered { effect } => match run.state().in_flight.get(effect) {
             Some(own) => format!("{why} since {}", whole_secs(now - own.since)),
             None => why,
@@ -382,42 +382,12 @@ fn why_held(run: &Run, id: TaskId, hold: &Hold, now: Time, unseen: &Unseen) -> S
     }
 }
 
-/// Which limit is in the way, and which runs used it up.
-fn limits(run: &Run, unseen: &Unseen) -> String {
-    let (plan, state) = (run.plan(), run.state());
-    let share = |at: usize| match plan.datacenters[at].name == plan.datacenter {
-        true => 1.0,
-        false => state.drained.get(at).copied().unwrap_or(0.0),
-    };
-    let all = 0..plan.datacenters.len();
-    let serving = all.clone().filter(|at| share(*at) < 1.0).count();
-    let capacity: f64 = plan.datacenters.iter().map(|own| own.capacity).sum();
-    let gone: f64 = all.clone().map(|at| plan.datacenters[at].capacity * share(at)).sum();
-    let limit = match (serving as u32) < plan.limits.serving_min {
-        true => format!(
-            "limit serving_min {}: {serving} of {} datacenters would serve",
-            plan.limits.serving_min,
-            plan.datacenters.len()
-        ),
-        false => format!(
-            "limit drained_max {}: {} of the capacity would be drained",
-            percent(plan.limits.drained_max),
-            percent(if capacity > 0.0 { gone / capacity } else { 0.0 })
-        ),
-    };
-    let others = all.filter(|at| plan.datacenters[*at].name != plan.datacenter && share(*at) > 0.0);
-    let others: Vec<String> = others
-        .map(|at| {
-            let name = &plan.datacenters[at].name;
-            let by = unseen.others.get(name).map_or(String::new(), |run| format!(" by run {run}"));
-            format!("{name} is drained to {}{by}", percent(share(at)))
-        })
-        .collect();
-    let waived = match &state.waived_by[..] {
-        [] => String::new(),
-        [one, ..] => format!("; {one} waived it, a second person must too"),
-    };
-    format!("{limit}; {}{waived}", others.join(", "))
+/// Which limit is in the way, because of which runs, and who has waived it.
+fn limits(run: &Run, reached: &LimitReached) -> String {
+    match run.state().waived_by.iter().next() {
+        None => reached.to_string(),
+        Some(one) => format!("{reached}; {one} waived it, a second person must too"),
+    }
 }
 
 fn asks(run: &Run, id: TaskId) -> Option<String> {
@@ -433,8 +403,18 @@ fn asks(run: &Run, id: TaskId) -> Option<String> {
     }
 }
 
-fn condition(run: &Run, id: ConditionId, now: Time, silence: Option<String>) -> ConditionStatus {
+fn condition(run: &Run, id: ConditionId, now: Time, unseen: &Unseen) -> ConditionStatus {
     let own = run.plan().condition(id);
+    let found = run.measurement(id);
+    let age = found.map(|found| now - found.to);
+    let silence = unseen.conditions.get(&id).cloned().or_else(|| match found {
+        Some(_) if age > Some(own.max_age) => {
+            let age = whole_secs(age.unwrap_or_default());
+            Some(format!("its newest sample is {age} old; accepted: at most {}", own.max_age))
+        }
+        Some(found) if found.value.is_nan() => Some("no traffic: the query is 0/0".into()),
+        _ => None,
+    });
     ConditionStatus {
         name: own.name.clone(),
         value: run.value(id, now),
@@ -442,8 +422,8 @@ fn condition(run: &Run, id: ConditionId, now: Time, silence: Option<String>) -> 
         bound: own.bound,
         verdict: run.verdict(id, now),
         overridden: run.state().overridden.contains(&id),
-        series: None,
-        age_ms: None,
+        series: unseen.series.get(&id).cloned(),
+        age_ms: age.map(|age| age.0),
         silence,
     }
 }
