@@ -13,8 +13,8 @@ use drain::engine::{
     Actor, Command, Effect, EffectId, Ended, Event, Fact, Mode, Record, Run, User,
 };
 use drain::{
-    Comparison, Condition, ConditionId, KnobId, Measurement, Millis, Plan, Source, StageKind, TaskId, Time,
-    Value,
+    Comparison, Condition, ConditionId, KnobId, Measurement, Millis, Plan, Source, StageKind,
+    TaskId, Time, Value,
 };
 
 use super::report::EngineCost;

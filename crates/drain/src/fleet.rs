@@ -10,8 +10,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::Mode;
-use crate::plan::{Datacenter, Direction, Knob, Plan, Position, ServiceTraffic};
+use crate::engine::{Mode, Phase, State};
+use crate::plan::{
+    Datacenter, Direction, Knob, KnobId, Plan, Position, ServiceTraffic, TrafficKnob,
+};
 
 /// Shares that differ by less are the same.
 const ROUNDING: f64 = 1e-9;
@@ -117,6 +119,46 @@ impl Fleet {
             multipliers: plan.traffic.iter().map(row).collect(),
             runs: plan.datacenters.iter().map(run_at).collect(),
         }
+    }
+
+    /// The position in which a run left its own datacenter, by what it wrote. The
+    /// others are as they were when it was planned.
+    ///
+    /// A service without traffic knobs has left once a drain began to move it,
+    /// and is back once a restore has completed all of its tasks.
+    pub fn left_by(plan: &Plan, state: &State) -> Fleet {
+        let mut fleet = match plan.fleet.is_of(plan) {
+            true => plan.fleet.clone(),
+            false => Fleet::unmoved(plan),
+        };
+        let Some(own) = plan.own_index() else { return fleet };
+        let position = |knob: &Knob| {
+            let at = plan.knobs.iter().position(|other| other == knob)?;
+            let found = state.tasks.iter().find_map(|task| task.origin(KnobId(at as u32)));
+            let value = state.knobs[at].as_ref().map(|left| &left.value).or(found)?.clone();
+            let original = found.filter(|_| plan.direction == Direction::Drain).cloned();
+            Some(Position { value, original })
+        };
+        for (traffic, row) in plan.traffic.iter().zip(&mut fleet.multipliers) {
+            let knobs = &traffic.datacenters[own].knobs;
+            let planned = row[own];
+            let shares: Option<Vec<f64>> = knobs
+                .iter()
+                .map(|knob| match position(&knob.knob) {
+                    Some(Position { value, original }) => {
+                        let original = knob.original.clone().or(original);
+                        Some(TrafficKnob { original, ..knob.clone() }.multiplier(&value))
+                    }
+                    None => planned,
+                })
+                .collect();
+            row[own] = match shares {
+                _ if knobs.is_empty() => knobless(plan, state, &traffic.service).or(planned),
+                Some(shares) => Some(shares.into_iter().fold(1.0, f64::min)),
+                None => None,
+            };
+        }
+        fleet
     }
 
     /// Nothing was moved, except what a restore is there for.
@@ -278,6 +320,23 @@ impl Fleet {
     }
 }
 
+/// What a run says about a service that no knob carries, if it moved it.
+fn knobless(plan: &Plan, state: &State, service: &str) -> Option<f64> {
+    let mut of = plan
+        .task_ids()
+        .filter(|id| plan.task(*id).service == service)
+        .map(|id| state.task(id))
+        .peekable();
+    of.peek()?;
+    match plan.direction {
+        Direction::Drain => {
+            let has_begun = of.any(|own| own.started.is_some() && own.phase != Phase::Reverted);
+            has_begun.then_some(0.0)
+        }
+        Direction::Restore => of.all(|own| own.phase == Phase::Done).then_some(1.0),
+    }
+}
+
 impl fmt::Display for LimitReached {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { service, found, bound, datacenter, because, .. } = self;
@@ -335,7 +394,7 @@ fn percent(share: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{KeepDrained, Limits, TrafficAt, TrafficKnob};
+    use crate::plan::{KeepDrained, Limits, TrafficAt};
     use crate::value::Value;
 
     fn plan(serving_min: u32, drained_max: f64) -> Plan {

@@ -392,13 +392,7 @@ impl Run {
         self.agenda.insert((at, task));
     }
 
-    fn observe(
-        &mut self,
-        now: Time,
-        id: ConditionId,
-        asked: Time,
-        found: Option<Measurement>,
-    ) {
+    fn observe(&mut self, now: Time, id: ConditionId, asked: Time, found: Option<Measurement>) {
         let Some(seen) = self.seen.get_mut(id.index()) else { return };
         let condition = self.plan.condition(id);
         let was_fresh = seen.value(now, condition.max_age).is_some();

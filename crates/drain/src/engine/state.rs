@@ -335,7 +335,9 @@ impl State {
         match next {
             // A crash may come before the record that says which stage it enters.
             Phase::Running => self.enter(task, stage, kind_of(plan, task, stage)?, at),
-            Phase::Reverting if is_undoing => self.enter(task, stage, kind_of(plan, task, stage)?, at),
+            Phase::Reverting if is_undoing => {
+                self.enter(task, stage, kind_of(plan, task, stage)?, at)
+            }
             _ => Ok(()),
         }
     }
@@ -354,7 +356,9 @@ impl State {
                 Some(to.value().clone())
             }
             // The way back.
-            (Phase::Reverting, _) if !self.task(task).is_undoing => self.task(task).origin(knob).cloned(),
+            (Phase::Reverting, _) if !self.task(task).is_undoing => {
+                self.task(task).origin(knob).cloned()
+            }
             _ => None,
         };
         let undone = plan.task(task).undone_knob();

@@ -322,6 +322,19 @@ pub struct Pace {
     pub patience: Millis,
 }
 
+impl Pace {
+    /// All of the way in one step. For tasks that move nothing in steps.
+    pub const AT_ONCE: Pace = Pace {
+        first: 1.0,
+        step_max: 1.0,
+        wait: Millis::from_secs(1),
+        wait_max: Millis::from_secs(1),
+        adaptive: false,
+        on_breach: OnBreach::Hold,
+        patience: Millis::from_secs(1),
+    };
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnBreach {

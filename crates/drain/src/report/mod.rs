@@ -374,7 +374,8 @@ fn task_report(
 pub fn describe(plan: &Plan, why: &Hold) -> String {
     let shown = |id: &ConditionId, value: &Option<f64>| {
         let Condition { name, comparison, bound, .. } = plan.condition(*id);
-        let value = value.map_or("has no value".to_owned(), |value| format!("is {}", number(value)));
+        let value =
+            value.map_or("has no value".to_owned(), |value| format!("is {}", number(value)));
         format!("{name} {value}, must be {} {}", comparison.symbol(), number(*bound))
     };
     match why {

@@ -40,19 +40,41 @@ pub(crate) struct ExpandedUndo {
 /// What a stage does, with names for what a plan numbers.
 #[derive(Clone, Debug)]
 pub(crate) enum Work {
-    Shift { knob: String, to: Aim, returns: bool },
-    Set { knob: String, to: Aim, returns: bool },
-    PutBack { knob: String },
-    Govern { knob: String, budget: String },
-    Act { act: Act, changes: Vec<String> },
+    Shift {
+        knob: String,
+        to: Aim,
+        returns: bool,
+    },
+    Set {
+        knob: String,
+        to: Aim,
+        returns: bool,
+    },
+    PutBack {
+        knob: String,
+    },
+    Govern {
+        knob: String,
+        budget: String,
+    },
+    Act {
+        act: Act,
+        changes: Vec<String>,
+    },
     Await(ConditionUse),
     /// A condition of which only the source counts: nothing may be missing.
     AwaitExactly(ConditionUse),
     Check(ConditionUse),
     TimedWait(Millis),
     Barrier(String),
-    Approve { people: u32, question: String },
-    Say { channel: Option<String>, text: String },
+    Approve {
+        people: u32,
+        question: String,
+    },
+    Say {
+        channel: Option<String>,
+        text: String,
+    },
 }
 
 /// Where a knob is to go.

@@ -201,10 +201,7 @@ fn undo(of: &Template, node: &Node) -> Option<Undo> {
         after: placed_text(node.get("after")?)?,
         if_given: node.get("if_given").and_then(placed_name),
         needs: names(node, "needs"),
-        template: Template {
-            stages: named(node, "stages").map(stage).collect(),
-            ..of.clone()
-        },
+        template: Template { stages: named(node, "stages").map(stage).collect(), ..of.clone() },
     })
 }
 

@@ -205,9 +205,7 @@ fn fits(kind: &Kind, scalar: &Scalar) -> bool {
             words::share(scalar).is_some_and(|share| share > 0.0 || !above_zero)
         }
         Kind::Duration => words::duration(text).is_some(),
-        Kind::Timeout => {
-            words::duration(text).is_some() || words::whole_variable(text).is_some()
-        }
+        Kind::Timeout => words::duration(text).is_some() || words::whole_variable(text).is_some(),
         Kind::Condition | Kind::List(_) | Kind::Map(_) | Kind::Record(_) => false,
     }
 }

@@ -12,8 +12,8 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::exposition::{self, Format, PageBounds};
-use crate::http::{Client, Credentials, Endpoint, Failure};
 use crate::freshness::Basis;
+use crate::http::{Client, Credentials, Endpoint, Failure};
 use crate::query::{Fault, Outcome, Query};
 use crate::series::{Bounds, Counts};
 use crate::{Health, Measuring, NoValue, Reading, query_of, worst};

@@ -13,10 +13,10 @@ use std::time::Duration;
 use drain::engine::{
     Actor, Command, Effect, EffectId, Ended, Event, Fact, Record, Refusal, Run, RunOutcome,
 };
-use drain::{ConditionId, KnobId, Measurement, Plan, Source, Time};
+use drain::{ConditionId, KnobId, Measurement, Plan, Source};
 use drivers::{Drivers, Fence};
 use futures_util::FutureExt;
-use store::{Lease, Step, Store};
+use store::{Lease, RunId, Step, Store};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep, sleep_until};
@@ -67,6 +67,8 @@ pub struct World {
     pub clock: Clock,
     #[cfg(test)]
     pub faults: super::tests::Faults,
+    /// What is known of the fleet.
+    pub known: Arc<fleet::Known>,
 }
 
 /// What came of something that was done beside the run.
@@ -110,6 +112,7 @@ pub struct Executor {
     at_work: JoinSet<Done>,
     looked_at: BTreeSet<KnobId>,
     measured: BTreeSet<ConditionId>,
+    looks_at_fleet: bool,
     unseen: Unseen,
     /// Who waits to hear that what they said is on the disk.
     unanswered: Vec<oneshot::Sender<Result<(), Refusal>>>,
@@ -138,6 +141,7 @@ impl Executor {
             at_work: JoinSet::new(),
             looked_at: BTreeSet::new(),
             measured: BTreeSet::new(),
+            looks_at_fleet: false,
             unseen: Unseen::default(),
             unanswered: Vec::new(),
             shown: Instant::now(),
@@ -199,7 +203,7 @@ impl Executor {
                     if self.is_deposed().await {
                         return Stopped::Deposed;
                     }
-                    records = self.look_at_fleet().await;
+                    self.begin_to_look_at_fleet();
                     continue;
                 }
                 () = sleep_until(woken) => Event::Tick,
@@ -423,29 +427,27 @@ impl Executor {
                     None => {}
                 }
             }
+            // Nothing else that is done beside the run ends with a tick.
+            Event::Fleet { .. } | Event::Tick => self.looks_at_fleet = false,
             _ => {}
         }
         done.event
     }
 
-    /// Looks at what other runs have drained, or will.
+    /// Takes the position of the fleet before anything is decided.
     async fn look_at_fleet(&mut self) -> Vec<Record> {
-        let run = Some(self.lease.run);
-        match fleet::drained(&self.world.store, self.run.plan(), run).await {
-            Ok(drained) => {
-                if drained.iter().any(|share| *share > 0.0) {
-                    let others = fleet::newest_runs(&self.world.store, self.run.plan()).await;
-                    self.unseen.others = others.unwrap_or_default();
-                }
-                let now = self.world.clock.now();
-                // Only commands are refused.
-                self.run.handle(now, Event::Fleet { drained }).unwrap_or_default()
-            }
-            Err(error) => {
-                tracing::warn!(run = %self.lease.run, "other runs cannot be seen: {error}");
-                Vec::new()
-            }
+        let event = see_fleet(self.world.clone(), self.run.plan().clone(), self.lease.run).await;
+        // Only commands are refused.
+        self.run.handle(self.world.clock.now(), event).unwrap_or_default()
+    }
+
+    /// The same beside the run: drivers may take their time.
+    fn begin_to_look_at_fleet(&mut self) {
+        if std::mem::replace(&mut self.looks_at_fleet, true) {
+            return;
         }
+        let (world, plan, run) = (self.world.clone(), self.run.plan().clone(), self.lease.run);
+        self.spawn(Event::Tick, async move { (see_fleet(world, plan, run).await, None) });
     }
 
     async fn is_deposed(&self) -> bool {
@@ -467,6 +469,17 @@ impl Executor {
             let status = Status::of(&self.run, self.lease.run, now, &self.unseen);
             self.status.send_replace(Arc::new(status));
             self.shown = Instant::now();
+        }
+    }
+}
+
+/// The position of the fleet, as an event; only time has passed if it is unknown.
+async fn see_fleet(world: World, plan: Arc<Plan>, run: RunId) -> Event {
+    match fleet::position(&world, &plan, Some(run)).await {
+        Ok(fleet) => Event::Fleet { fleet },
+        Err(why) => {
+            tracing::warn!(%run, "the position of the fleet is not known: {why}");
+            Event::Tick
         }
     }
 }

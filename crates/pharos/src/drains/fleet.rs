@@ -1,47 +1,307 @@
-//! What other runs have drained: no run may take more than the limits of its
-//! evacuation leave, and none knows of the others but through the store.
+//! The position of the fleet: the values of the traffic knobs of all
+//! datacenters, read through the drivers. What cannot be read is as it was when
+//! it was last read, or as runs recorded it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use drain::{Direction, Plan};
-use store::{Filter, RUNS_LIMIT_MAX, Result, RunId, Store};
+use drain::engine::{Mode, Phase, Record, Run, RunOutcome};
+use drain::fleet::{Fleet, OtherRun};
+use drain::{
+    Comparison, Condition, Direction, Knob, Millis, NoData, Plan, Position, Source, Value,
+};
+use futures_util::{StreamExt, stream};
+use store::{Filter, RUNS_LIMIT_MAX, RunId, Store};
+use tokio::time::{Instant, timeout_at};
 
+use super::Refused;
+use super::executor::World;
 use super::ledger::direction_name;
+use super::survey::LOOKS_MAX;
 
-/// How much of each datacenter of a plan others have drained. A drain that goes
-/// on counts as if it were through; of two that began together the earlier one
-/// counts for the later, so that one of them goes on.
-pub async fn drained(store: &Store, plan: &Plan, own: Option<RunId>) -> Result<Vec<f64>> {
-    let shares = store.drained().await?;
-    let drains = Filter {
-        ended: Some(false),
-        direction: Some(direction_name(Direction::Drain)),
-        before: own,
-        ..Filter::default()
-    };
-    let under_way = store.runs(drains, RUNS_LIMIT_MAX).await?;
-    let share_of = |name: &str| {
-        // Its own is this run's to say.
-        if name == plan.datacenter {
-            return 0.0;
-        }
-        if under_way.iter().any(|run| run.datacenter == name) {
-            return 1.0;
-        }
-        shares.iter().find(|share| share.datacenter == name).map_or(0.0, |share| share.share)
-    };
-    Ok(plan.datacenters.iter().map(|own| share_of(&own.name)).collect())
+/// How long all knobs together may take.
+const READ_TIME_MAX: Duration = Duration::from_secs(5);
+/// Runs of a datacenter, begun by people, that are looked through for what they
+/// left.
+const RUNS_MAX: usize = 50;
+const PAGE: u32 = 50;
+/// How old the samples of a measured load may be.
+const LOAD_AGE_MAX: Millis = Millis::from_secs(60);
+
+/// What was known last.
+#[derive(Debug, Default)]
+pub struct Known {
+    values: Mutex<BTreeMap<Knob, Value>>,
+    /// What runs recorded, by datacenter.
+    recorded: tokio::sync::Mutex<BTreeMap<String, Arc<Recorded>>>,
 }
 
-/// The newest run of each other datacenter of a plan: whoever is held by a limit
-/// is told which run used it up.
-pub async fn newest_runs(store: &Store, plan: &Plan) -> Result<BTreeMap<String, RunId>> {
-    let mut newest = BTreeMap::new();
-    for own in plan.datacenters.iter().filter(|own| own.name != plan.datacenter) {
-        let of = Filter { datacenter: Some(&own.name), ..Filter::default() };
-        if let Some(run) = store.runs(of, 1).await?.pop() {
-            newest.insert(own.name.clone(), run.id);
+impl Known {
+    fn values(&self) -> MutexGuard<'_, BTreeMap<Knob, Value>> {
+        self.values.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the runs of a datacenter left, from its last complete restore on.
+#[derive(Debug)]
+pub struct Recorded {
+    /// The newest run that has ended.
+    pub newest: RunId,
+    /// Where knobs were left, and by which run.
+    pub knobs: Vec<(Knob, Value, RunId)>,
+    /// The share that is open of services, as tasks say.
+    services: BTreeMap<String, f64>,
+    /// The newest plan, for what it says about traffic.
+    pub plan: Arc<Plan>,
+    /// The drain whose knobs are to be kept, if the newest run begun by a person
+    /// is one and nobody ended a run that put them back.
+    pub drain: Option<Kept>,
+    /// When knobs were put back, the newest first.
+    pub put_back: Vec<(u64, BTreeSet<Knob>)>,
+}
+
+/// What a drain left that is to stay.
+#[derive(Debug)]
+pub struct Kept {
+    pub run: RunId,
+    pub plan: Arc<Plan>,
+    pub mode: Mode,
+    /// In the order in which its tasks wrote them, with their services.
+    pub knobs: Vec<(Knob, Value, String)>,
+}
+
+/// The plan and all records of a run.
+pub async fn records(store: &Store, id: RunId) -> Result<(Plan, Vec<Record>), Refused> {
+    let plan = store.plan(id).await?;
+    let plan: Plan = serde_json::from_str(&plan)
+        .map_err(|error| Refused::Failed(format!("the plan of run {id}: {error}")))?;
+    let mut records = Vec::new();
+    for entry in store.records(id, 0).all().await? {
+        let record = serde_json::from_str(&entry.json).map_err(|error| {
+            Refused::Failed(format!("record {} of run {id}: {error}", entry.seq))
+        })?;
+        records.push(record);
+    }
+    Ok((plan, records))
+}
+
+/// Where the fleet of a plan stands now. `own` is the run that asks, if it has
+/// begun.
+pub async fn position(world: &World, plan: &Plan, own: Option<RunId>) -> Result<Fleet, Refused> {
+    let knobs = plan.traffic.iter().flat_map(|own| &own.datacenters).flat_map(|at| &at.knobs);
+    let knobs: BTreeSet<Knob> = knobs.map(|own| own.knob.clone()).collect();
+    let read = read(world, &knobs).await;
+    let originals = originals(&world.store, plan).await?;
+    let has_knobless =
+        |at: usize| plan.traffic.iter().any(|own| own.datacenters[at].knobs.is_empty());
+    let mut recorded: BTreeMap<&str, Arc<Recorded>> = BTreeMap::new();
+    let mut runs = Vec::new();
+    for (at, datacenter) in plan.datacenters.iter().enumerate() {
+        let name = datacenter.name.as_str();
+        let of = Filter { datacenter: Some(name), ..Filter::default() };
+        runs.extend(world.store.runs(of, 1).await?);
+        let mut here = plan.traffic.iter().flat_map(|own| &own.datacenters[at].knobs);
+        if here.any(|own| !read.contains_key(&own.knob)) || has_knobless(at) {
+            match self::recorded(world, name).await {
+                Ok(found) => recorded.extend(found.map(|found| (name, found))),
+                // Then it is unknown.
+                Err(why) => tracing::warn!(datacenter = name, "what its runs left: {why}"),
+            }
         }
     }
-    Ok(newest)
+    let last = world.known.values().clone();
+    let value = |knob: &Knob| {
+        let left = || {
+            let left = recorded.values().flat_map(|own| &own.knobs);
+            left.filter(|(own, ..)| own == knob).max_by_key(|(.., run)| *run)
+        };
+        let known = read.get(knob).or_else(|| last.get(knob));
+        known.or_else(|| left().map(|(_, value, _)| value)).cloned()
+    };
+    let position = |knob: &Knob| {
+        let original = originals.get(&knob.to_string()).cloned();
+        Some(Position { value: value(knob)?, original })
+    };
+    let of_service = |service: &str, datacenter: &str| {
+        recorded.get(datacenter).and_then(|own| own.services.get(service)).copied()
+    };
+    let others: Vec<OtherRun<'_>> = runs
+        .iter()
+        .map(|run| OtherRun {
+            run: run.id.0,
+            datacenter: &run.datacenter,
+            direction: match run.direction == direction_name(Direction::Drain) {
+                true => Direction::Drain,
+                false => Direction::Restore,
+            },
+            is_open: run.outcome.is_none(),
+        })
+        .collect();
+    Ok(Fleet::of(plan, own.map(|own| own.0), position, of_service, &others))
+}
+
+/// Reads knobs, as many as answer in time.
+async fn read(world: &World, knobs: &BTreeSet<Knob>) -> BTreeMap<Knob, Value> {
+    let deadline = Instant::now() + READ_TIME_MAX;
+    let look = async |knob: &Knob| (knob.clone(), world.drivers.read(knob).await);
+    let mut looks = std::pin::pin!(stream::iter(knobs).map(look).buffer_unordered(LOOKS_MAX));
+    let mut read = BTreeMap::new();
+    while let Ok(Some((knob, found))) = timeout_at(deadline, looks.next()).await {
+        if let Ok(found) = found
+            && found.is_real()
+        {
+            read.insert(knob, found);
+        }
+    }
+    world.known.values().extend(read.clone());
+    read
+}
+
+/// The values of knobs before their drains, of all datacenters of a plan.
+pub async fn originals(store: &Store, plan: &Plan) -> Result<BTreeMap<String, Value>, Refused> {
+    let mut originals = BTreeMap::new();
+    for datacenter in &plan.datacenters {
+        for original in store.originals(&datacenter.name).await? {
+            let value = serde_json::from_str(&original.json)
+                .map_err(|error| Refused::Failed(format!("{}: {error}", original.knob)))?;
+            originals.insert(original.knob, value);
+        }
+    }
+    Ok(originals)
+}
+
+/// What the runs of a datacenter left, if there were any.
+pub async fn recorded(world: &World, datacenter: &str) -> Result<Option<Arc<Recorded>>, Refused> {
+    let mut known = world.known.recorded.lock().await;
+    let of = Filter { datacenter: Some(datacenter), ended: Some(true), ..Filter::default() };
+    let Some(newest) = world.store.runs(of, 1).await?.pop() else {
+        known.remove(datacenter);
+        return Ok(None);
+    };
+    if let Some(known) = known.get(datacenter).filter(|known| known.newest == newest.id) {
+        return Ok(Some(known.clone()));
+    }
+    let learnt = learn(world, of).await?.map(Arc::new);
+    match &learnt {
+        Some(learnt) => _ = known.insert(datacenter.to_owned(), learnt.clone()),
+        None => _ = known.remove(datacenter),
+    }
+    Ok(learnt)
+}
+
+async fn learn(world: &World, of: Filter<'_>) -> Result<Option<Recorded>, Refused> {
+    let mut before = None;
+    let (mut learnt, mut by_people): (Option<Recorded>, usize) = (None, 0);
+    for _ in 0..RUNS_LIMIT_MAX / PAGE {
+        let page = world.store.runs(Filter { before, ..of }, PAGE).await?;
+        let Some(oldest) = page.last() else { break };
+        before = Some(oldest.id);
+        for run in page {
+            let (plan, records) = records(&world.store, run.id).await?;
+            let ended = Run::resume(plan.into(), &records);
+            let ended = ended.map_err(|error| Refused::Failed(error.to_string()))?;
+            let own = learnt.get_or_insert_with(|| Recorded::new(run.id, &ended));
+            own.add(&run, &ended, by_people == 0);
+            by_people += usize::from(ended.plan().puts_back.is_none());
+            let is_back = ended.plan().direction == Direction::Restore
+                && matches!(ended.state().closed, Some((_, RunOutcome::Completed)));
+            if is_back || by_people >= RUNS_MAX {
+                return Ok(learnt);
+            }
+        }
+    }
+    Ok(learnt)
+}
+
+impl Recorded {
+    fn new(newest: RunId, run: &Run) -> Recorded {
+        Recorded {
+            newest,
+            knobs: Vec::new(),
+            services: BTreeMap::new(),
+            plan: run.plan().clone(),
+            drain: None,
+            put_back: Vec::new(),
+        }
+    }
+
+    /// Adds what an older run left that no newer one changed. `is_last`: none
+    /// that was begun by a person is newer.
+    fn add(&mut self, of: &store::Run, run: &Run, is_last: bool) {
+        let (plan, state) = (run.plan(), run.state());
+        for (knob, left) in plan.knobs.iter().zip(&state.knobs) {
+            let Some(left) = left else { continue };
+            if self.knobs.iter().all(|(own, ..)| own != knob) {
+                self.knobs.push((knob.clone(), left.value.clone(), of.id));
+            }
+        }
+        if plan.puts_back.is_some() {
+            self.put_back.push((of.created_at, plan.knobs.iter().cloned().collect()));
+            return;
+        }
+        let fleet = Fleet::left_by(plan, state);
+        let own = plan.own_index();
+        for (traffic, row) in plan.traffic.iter().zip(&fleet.multipliers) {
+            if let Some(share) = own.and_then(|own| row[own]) {
+                self.services.entry(traffic.service.clone()).or_insert(share);
+            }
+        }
+        let is_kept = matches!(
+            state.closed,
+            Some((_, RunOutcome::Completed | RunOutcome::CompletedWithSkips | RunOutcome::Held))
+        );
+        if is_last && is_kept && plan.direction == Direction::Drain {
+            self.drain = Some(Kept::of(of.id, run));
+        }
+    }
+}
+
+impl Kept {
+    fn of(id: RunId, run: &Run) -> Kept {
+        let (plan, state) = (run.plan(), run.state());
+        let mut knobs: Vec<(u64, Knob, Value, String)> = Vec::new();
+        for (knob, left) in plan.knobs.iter().zip(&state.knobs) {
+            let Some(left) = left else { continue };
+            // What was skipped is in somebody's hands.
+            if matches!(state.task(left.task).phase, Phase::Done | Phase::Abandoned) {
+                let service = plan.task(left.task).service.clone();
+                knobs.push((left.since.0, knob.clone(), left.value.clone(), service));
+            }
+        }
+        knobs.sort_by_key(|(since, ..)| *since);
+        let knobs = knobs.into_iter().map(|(_, knob, value, service)| (knob, value, service));
+        Kept { run: id, plan: plan.clone(), mode: state.mode, knobs: knobs.collect() }
+    }
+}
+
+/// Asks for the present load of services, where runbooks say how.
+pub async fn measure(world: &World, plan: &mut Plan) {
+    let mut asked = Vec::new();
+    for (service, traffic) in plan.traffic.iter().enumerate() {
+        for (at, own) in traffic.datacenters.iter().enumerate() {
+            asked.extend(own.measured_load.clone().map(|query| (service, at, query)));
+        }
+    }
+    let ask = async |(service, at, query): (usize, usize, String)| {
+        let condition = Condition {
+            name: "measured_load".into(),
+            source: Source::Query(query),
+            comparison: Comparison::AtMost,
+            bound: f64::MAX,
+            hold_for: Millis::ZERO,
+            max_age: LOAD_AGE_MAX,
+            no_data: NoData::Block,
+            no_traffic: NoData::Block,
+        };
+        let reading = world.health.measure(&condition).await.ok();
+        // What was measured a while ago is not the present load.
+        let reading = reading.filter(|reading| reading.age <= LOAD_AGE_MAX);
+        (service, at, reading.map(|reading| reading.value))
+    };
+    let mut answers = std::pin::pin!(stream::iter(asked).map(ask).buffer_unordered(LOOKS_MAX));
+    while let Some((service, at, load)) = answers.next().await {
+        let load = load.filter(|load| load.is_finite() && *load >= 0.0);
+        plan.traffic[service].datacenters[at].measured = load;
+    }
 }

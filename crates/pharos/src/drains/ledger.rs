@@ -2,6 +2,7 @@
 //! stood, how much is drained, and how long tasks took.
 
 use drain::engine::{Actor, Fact, Record, Run, RunOutcome};
+use drain::fleet::Fleet;
 use drain::report::Report;
 use drain::{Direction, Plan, Time};
 use store::{Deed, Entry, Performance, Result, RunId, Step, Store};
@@ -42,12 +43,15 @@ pub fn step(run: &Run, records: &[Record]) -> Step {
                 let value = serde_json::json!(value).to_string();
                 step.originals.push((plan.knob(*knob).to_string(), value));
             }
-            Fact::Moved { .. } | Fact::Closed { .. } => {
-                step.drained = Some((drained(plan, run), at));
-            }
             _ => {}
         }
+        if matches!(record.fact, Fact::Moved { .. } | Fact::Ended { .. } | Fact::Closed { .. }) {
+            step.drained = Some((0.0, at));
+        }
         step.entries.push(Entry { seq: record.seq, at, json });
+    }
+    if let Some((share, _)) = &mut step.drained {
+        *share = drained(plan, run);
     }
     step
 }
@@ -80,9 +84,13 @@ pub async fn close(
     if is_whole {
         step.performances = performances(id, run.plan(), &records, at);
     }
-    // Everything stands where it stood before; the next drain finds it there.
+    // Everything has its value from before; the next drain finds it there. What an earlier drain
+    // moved is still away.
+    let known = store.originals(&run.plan().datacenter).await?;
     step.forgets_originals = match run.plan().direction {
-        Direction::Drain => outcome == RunOutcome::Reverted,
+        Direction::Drain => {
+            outcome == RunOutcome::Reverted && known.iter().all(|original| original.run == id)
+        }
         Direction::Restore => outcome == RunOutcome::Completed,
     };
     let outcome = serde_json::json!(outcome);
@@ -120,12 +128,8 @@ fn performances(
     performances
 }
 
-/// How much of the datacenter is drained: tasks that are complete, of all.
+/// How much of the datacenter is drained, by the values of its knobs.
 fn drained(plan: &Plan, run: &Run) -> f64 {
-    let complete = run.state().tasks.iter().filter(|task| task.phase.is_complete()).count();
-    let share = complete as f64 / plan.tasks.len().max(1) as f64;
-    match plan.direction {
-        Direction::Drain => share,
-        Direction::Restore => 1.0 - share,
-    }
+    let fleet = Fleet::left_by(plan, run.state());
+    plan.own_index().map_or(0.0, |own| fleet.drained_share(plan, own, 0.0))
 }

@@ -50,14 +50,24 @@ pub async fn write(drains: &Drains, page: &mut Page) {
     page.head("pharos_drain_share", "gauge", "How much of a datacenter is drained, 0 to 1.");
     // Without the store there is more to worry about than this line.
     for drained in drains.store().drained().await.unwrap_or_default() {
-        page.line("pharos_drain_share", &[("datacenter", &drained.datacenter)], drained.share);
+        // Between runs knobs are read; what a run last wrote is older.
+        let share = drains.share_now(&drained.datacenter).unwrap_or(drained.share);
+        page.line("pharos_drain_share", &[("datacenter", &drained.datacenter)], share);
     }
     page.head(
         "pharos_drain_knobs_strayed",
         "gauge",
         "Knobs of a drained datacenter that are not where its last run left them.",
     );
-    for (datacenter, count) in drains.strayed_counts() {
+    for (datacenter, count, _) in drains.strayed_counts() {
         page.line("pharos_drain_knobs_strayed", &[("datacenter", &datacenter)], count);
+    }
+    page.head(
+        "pharos_drain_knobs_contested",
+        "gauge",
+        "Knobs of a drained datacenter that are not put back any more: somebody keeps changing them.",
+    );
+    for (datacenter, _, contested) in drains.strayed_counts() {
+        page.line("pharos_drain_knobs_contested", &[("datacenter", &datacenter)], contested);
     }
 }

@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use drain::engine::{Actor, Command, Mode, Record, Run, check_said};
 use drain::report::Report;
-use drain::{Direction, Plan};
+use drain::{Direction, Knob, Plan, Time};
 use drivers::Drivers;
 use health::{Credentials, Endpoint, Health, Prometheus, Scraper, ScraperSettings, Target};
 use jiff::tz::TimeZone;
@@ -120,10 +120,15 @@ pub struct Drains {
     /// Verifies what this server signs.
     audit_key: PublicKey,
     sink_failures: Arc<AtomicU64>,
-    /// Where runs left knobs, by datacenter.
-    left: tokio::sync::Mutex<vigil::LeftBy>,
-    /// What is not there any more.
+    /// One look between runs at a time.
+    looks: tokio::sync::Mutex<()>,
+    /// Runs are begun one after the other: each counts for the limits of the
+    /// next.
+    begins: tokio::sync::Mutex<()>,
+    /// What the last look between runs found, by datacenter.
     strays: Mutex<BTreeMap<String, vigil::Strays>>,
+    /// When each knob was last found where a drain left it.
+    settled: Mutex<BTreeMap<Knob, Time>>,
     stop: watching::Sender<bool>,
 }
 
@@ -190,6 +195,7 @@ impl Drains {
                 drivers: Arc::new(drivers),
                 health,
                 clock: Clock::of_the_wall(),
+                known: Arc::default(),
                 #[cfg(test)]
                 faults: tests::Faults::default(),
             },
@@ -200,8 +206,10 @@ impl Drains {
             unwritable: Mutex::default(),
             audit_key,
             sink_failures: Arc::default(),
-            left: tokio::sync::Mutex::default(),
+            looks: tokio::sync::Mutex::default(),
+            begins: tokio::sync::Mutex::default(),
             strays: Mutex::default(),
+            settled: Mutex::default(),
             stop: watching::Sender::new(false),
         });
         drains.send_heads(config.audit_sink).await?;
@@ -253,23 +261,15 @@ impl Drains {
 
     /// The plan and all records of a run.
     async fn records(&self, id: RunId) -> Result<(Plan, Vec<Record>), Refused> {
-        let plan = self.world.store.plan(id).await?;
-        let plan: Plan = serde_json::from_str(&plan)
-            .map_err(|error| Refused::Failed(format!("the plan of run {id}: {error}")))?;
-        let mut records = Vec::new();
-        for entry in self.world.store.records(id, 0).all().await? {
-            let record = serde_json::from_str(&entry.json).map_err(|error| {
-                Refused::Failed(format!("record {} of run {id}: {error}", entry.seq))
-            })?;
-            records.push(record);
-        }
-        Ok((plan, records))
+        fleet::records(&self.world.store, id).await
     }
 
     /// Begins a run; says what it may have to wait for, or does worse with.
     pub async fn begin(self: &Arc<Self>, wanted: Wanted) -> Result<(RunId, Vec<String>), Refused> {
         check_said(&wanted.by, &wanted.reason)
             .map_err(|refusal| Refused::Conflict(refusal.to_string()))?;
+        self.end_put_back(&wanted).await;
+        let _begins = self.begins.lock().await;
         let plan = self.plan(&wanted.datacenter, wanted.direction).await?;
         let survey = self.survey(&plan).await;
         // Better half of a drain than none when a datacenter burns: what cannot be done is then
@@ -280,25 +280,40 @@ impl Drains {
         let foresight = survey.foresight;
         if !foresight.fits && !wanted.overload {
             return Err(Refused::Conflict(format!(
-                "it does not fit: {:.0} of the load has no place below the lines of the others; \
-                 `pharos plan {}` shows where; accepted: --overload, if that is better than what \
-                 is now",
-                foresight.too_much, wanted.datacenter
+                "it does not fit: {} of the load has no place below the utilization limits of the \
+                 others; `pharos plan {}` shows where; accepted: --overload, if that is better \
+                 than the present state",
+                outlook::amount(foresight.too_much),
+                wanted.datacenter
             )));
         }
+        let id = self.open(plan, wanted.by, &wanted.reason, wanted.mode).await?;
+        // In a disaster what is a problem else is borne.
+        Ok((id, [survey.problems, survey.warnings].concat()))
+    }
+
+    /// Opens a run of a plan and drives it.
+    async fn open(
+        self: &Arc<Self>,
+        plan: Plan,
+        by: Actor,
+        reason: &str,
+        mode: Mode,
+    ) -> Result<RunId, Refused> {
         self.set_idle_clock();
         let now = self.world.clock.now();
+        let (datacenter, direction) = (plan.datacenter.clone(), direction_name(plan.direction));
         let json = serde_json::to_string(&plan).expect("plans are JSON");
-        let actor = wanted.by.to_string();
+        let actor = by.to_string();
         let new = NewRun {
-            datacenter: &wanted.datacenter,
-            direction: direction_name(wanted.direction),
+            datacenter: &datacenter,
+            direction,
             plan: &json,
             actor: &actor,
-            reason: &wanted.reason,
+            reason,
             at: now.0,
         };
-        let (run, first) = Run::open(plan.into(), wanted.by, &wanted.reason, wanted.mode, now);
+        let (run, first) = Run::open(plan.into(), by, reason, mode, now);
         let first = ledger::step(&run, &first);
         let holder = self.instance.holder();
         let begun = self.world.store.begin_run(new, holder, LEASE_MS, &first).await;
@@ -307,13 +322,9 @@ impl Drains {
             other => other.into(),
         })?;
         let id = lease.run;
-        tracing::info!(
-            run = %id, datacenter = wanted.datacenter, by = actor, reason = wanted.reason,
-            "begun: {}", direction_name(wanted.direction)
-        );
+        tracing::info!(run = %id, datacenter, by = actor, reason, "begun: {direction}");
         self.drive(run, lease);
-        // In a disaster what is a problem else is borne.
-        Ok((id, [survey.problems, survey.warnings].concat()))
+        Ok(id)
     }
 
     /// Says something to a run; returns when it is on the disk.

@@ -65,31 +65,57 @@ fn write_capacity(out: &mut impl Write, foresight: &Foresight) -> io::Result<()>
     if foresight.capacity.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\ncapacity after it")?;
+    writeln!(out, "\nload before and after")?;
     for own in &foresight.capacity {
         let verdict = if own.fits { "" } else { "  too much" };
+        let limit = own.usable / own.capacity.max(f64::MIN_POSITIVE) * 100.0;
         writeln!(
             out,
-            "  {:<16} {:>7.0} → {:>7.0} of {:.0} ({:.0} %, line {:.0} %){verdict}",
+            "  {:<16} {:>7} → {:>7} of {} ({} %, utilization limit {} %){verdict}",
             own.datacenter,
-            own.before,
-            own.after,
-            own.capacity,
-            own.utilisation * 100.0,
-            own.usable / own.capacity.max(f64::MIN_POSITIVE) * 100.0
+            amount(own.before),
+            amount(own.after),
+            amount(own.capacity),
+            amount(own.utilisation * 100.0),
+            amount(limit)
         )?;
+    }
+    for own in &foresight.unserved {
+        let (before, after) = (amount(own.before), amount(own.after));
+        writeln!(out, "  {:<16} {before:>7} → {after:>7} of {}", "unserved", own.service)?;
     }
     if !foresight.fits {
         writeln!(
             out,
-            "it does not fit: {:.0} of the load has no place below the lines of the others",
-            foresight.too_much
+            "it does not fit: {} of the load has no place below the utilization limits of the \
+             others",
+            amount(foresight.too_much)
         )?;
     }
     Ok(())
 }
 
+/// A number for people: whole, never `-0`, and not 0 if it is more than that.
+pub(super) fn amount(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".into(),
+        size if size < 0.5 => "<1".into(),
+        _ => format!("{value:.0}"),
+    }
+}
+
 /// Whole seconds: nobody predicts better.
 fn rounded(span: Millis) -> Millis {
     Millis(span.0.div_ceil(1000) * 1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_shown_as_nothing_and_a_little_as_a_little() {
+        let shown = [0.0, -0.0, 0.2, 0.6, 1.4, 75.0].map(amount);
+        assert_eq!(shown, ["0", "0", "<1", "1", "1", "75"]);
+    }
 }

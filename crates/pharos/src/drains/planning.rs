@@ -35,11 +35,21 @@ impl Drains {
         let expectations = self.expectations(&blank).await?;
         let mut plan =
             library.plan(datacenter, direction, &expectations, &originals).map_err(refuse)?;
-        let drained = fleet::drained(&self.world.store, &plan, None).await?;
-        for (own, drained) in plan.datacenters.iter_mut().zip(drained) {
-            own.drained = drained;
-        }
+        self.place(&mut plan).await?;
+        fleet::measure(&self.world, &mut plan).await;
         Ok(plan)
+    }
+
+    /// Says where the fleet of a plan stands now.
+    pub(super) async fn place(&self, plan: &mut Plan) -> Result<(), Refused> {
+        let originals = fleet::originals(&self.world.store, plan).await?;
+        let at = plan.traffic.iter_mut().flat_map(|own| &mut own.datacenters);
+        for own in at.flat_map(|at| &mut at.knobs) {
+            let recorded = originals.get(&own.knob.to_string());
+            own.original = recorded.cloned().or(own.original.take());
+        }
+        plan.fleet = fleet::position(&self.world, plan, None).await?;
+        Ok(())
     }
 
     pub(super) fn library(&self) -> Result<Library, String> {
@@ -85,6 +95,8 @@ impl Drains {
         if plan.direction == Direction::Restore {
             survey.problems.extend(self.left_behind(plan).await);
         }
+        survey.judge_load(plan);
+        survey.judge_limits(plan);
         survey
     }
 

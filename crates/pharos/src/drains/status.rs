@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 
 use drain::engine::{ATTEMPTS_MAX, Abort, DRIFTS_MAX, Hold, Mode, Phase, Run, RunOutcome};
+use drain::fleet::LimitReached;
 use drain::report::describe;
 use drain::{
     ConditionId, Direction, Eta, KnobId, Millis, StageKind, TaskId, Time, Value, Verdict, forecast,
-    number, percent,
+    number,
 };
 use serde::{Deserialize, Serialize};
 use store::RunId;
@@ -207,8 +208,6 @@ pub struct Unseen {
     pub series: BTreeMap<ConditionId, String>,
     /// Knobs that could not be read.
     pub knobs: BTreeMap<KnobId, String>,
-    /// The newest run of each other datacenter.
-    pub others: BTreeMap<String, RunId>,
 }
 
 impl Status {

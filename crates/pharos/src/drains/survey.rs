@@ -5,7 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use drain::{Foresight, KnobId, Plan, Source, StageKind, Value};
+use drain::engine::Mode;
+use drain::{Direction, Foresight, KnobId, Plan, Source, StageKind, Value};
 use drivers::{Drivers, Error, Shape};
 use serde::Serialize;
 use tokio::task::JoinSet;
@@ -58,6 +59,37 @@ impl Survey {
             }
         }
         survey
+    }
+
+    /// A drain that a limit keeps from its first step is known before it begins.
+    pub(super) fn judge_limits(&mut self, plan: &Plan) {
+        if plan.direction == Direction::Restore {
+            return;
+        }
+        if let Err(reached) = plan.fleet.check_limits(plan, Mode::Drill) {
+            self.problems.push(format!(
+                "limit: {reached}; accepted: a restore of what is drained, or a drain in disaster \
+                 mode, which waits until two people `waive` the limits"
+            ));
+        }
+    }
+
+    /// A load that should have been measured and was not is the declared one.
+    pub(super) fn judge_load(&mut self, plan: &Plan) {
+        for (own, row) in plan.traffic.iter().zip(&plan.fleet.multipliers) {
+            let at = plan.datacenters.iter().zip(&own.datacenters).zip(row);
+            let unmeasured = at.filter(|((_, at), open)| {
+                at.measured_load.is_some() && at.measured.is_none() && **open != Some(0.0)
+            });
+            let names: Vec<&str> = unmeasured.map(|((dc, _), _)| dc.name.as_str()).collect();
+            if !names.is_empty() {
+                self.warnings.push(format!(
+                    "the load of {} in {} could not be measured; the declared `load` is used",
+                    own.service,
+                    names.join(", ")
+                ));
+            }
+        }
     }
 
     /// Who is to act must be there; what it can do, only it can tell.

@@ -1,30 +1,41 @@
-//! The watch between runs. Where a drain left its knobs is looked at now and
-//! then, until a restore has brought them back. What is found elsewhere, since a
-//! load balancer was reloaded or somebody turned it, is logged, shown in the
-//! status of the last run and counted in `/metrics`. It is not put back: that
-//! would move traffic without a plan, a pace and anybody who asked. Another
-//! `drain` does that.
+//! The drift monitor between runs. The knobs of a drained datacenter are read
+//! every few seconds, until a restore has put them back. One that has another
+//! value, since a load balancer was reloaded or somebody changed it, is logged,
+//! shown in the status of the last run and counted in `/metrics`.
+//!
+//! Where the evacuation says so (`keep_drained`), it is put back at once by a
+//! short run of its own: recorded, audited, fenced and within the limits like
+//! any other. Whoever keeps changing it wins after a few times, and is reported.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use drain::engine::Run;
-use drain::{Knob, Value};
+use drain::engine::{Abort, Actor, DRIFT_FORGOTTEN_AFTER, DRIFTS_MAX, Mode};
+use drain::{
+    Exit, Expected, Goal, KeepDrained, Knob, KnobId, Millis, Next, Plan, Stage, StageId, StageKind,
+    Task, TaskId, Time, Value,
+};
 use futures_util::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
 use store::{Filter, RunId};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
-use super::ledger::direction_name;
+use super::fleet::{self, Kept, Recorded};
 use super::survey::LOOKS_MAX;
-use super::{Direction, Drains, Refused};
+use super::{Direction, Drains, Refused, Verb, Wanted};
 
-const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// Runs of a datacenter that are looked through for its last drain.
-const RUNS_MAX: u32 = 50;
+const LOOK_EVERY: Duration = Duration::from_secs(3);
+/// Who puts knobs back, in the audit log.
+pub const KEEPER: &str = "keep_drained";
+/// How long a run that puts knobs back may take to end when somebody begins
+/// another one.
+const GIVES_WAY_WITHIN: Duration = Duration::from_secs(10);
+const GIVES_WAY_POLL: Duration = Duration::from_millis(20);
+/// A run that puts knobs back is stuck after that long.
+const PUT_BACK_TIMEOUT: Millis = Millis::from_secs(60);
 
-/// A knob that is not where the last run to turn it left it.
+/// A knob that has not the value that the last run to write it left.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Strayed {
     pub knob: String,
@@ -32,23 +43,29 @@ pub struct Strayed {
     pub found: Value,
     /// The run that left it there.
     pub run: u64,
+    /// Why it is not put back.
+    pub why: String,
+    /// Somebody else keeps changing it.
+    pub contested: bool,
 }
 
-/// What strayed in a datacenter since its newest run.
+/// What drifted in a datacenter since its newest run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Strays {
     newest: RunId,
     knobs: Vec<Strayed>,
+    /// The share that is drained now.
+    share: f64,
 }
 
-/// Where knobs of a datacenter were left.
-#[derive(Debug)]
-pub(super) struct Left {
-    newest: RunId,
-    knobs: Vec<(Knob, Value, RunId)>,
+/// A knob that was found elsewhere.
+#[derive(Clone, Debug)]
+struct Drifted {
+    knob: Knob,
+    left: Value,
+    found: Value,
+    run: RunId,
 }
-
-pub(super) type LeftBy = BTreeMap<String, Left>;
 
 impl Drains {
     pub(super) async fn keep_vigil(self: Arc<Self>) {
@@ -65,23 +82,28 @@ impl Drains {
     }
 
     /// Looks once at every datacenter that is drained, or in part, and that no
-    /// run is about.
-    pub(super) async fn look_between_runs(&self) -> Result<(), Refused> {
+    /// run is about; puts back what is to be kept.
+    pub(super) async fn look_between_runs(self: &Arc<Self>) -> Result<(), Refused> {
         // One at a time: an older look must not replace what a newer one found.
-        let mut left = self.left.lock().await;
+        let _looks = self.looks.lock().await;
         let mut found = BTreeMap::new();
         for drained in self.world.store.drained().await? {
             let datacenter = drained.datacenter;
-            if drained.share <= 0.0 || !self.learn_left(&datacenter, &mut left).await? {
-                left.remove(&datacenter);
+            let Some(newest) = self.newest_closed(&datacenter).await? else { continue };
+            if drained.share <= 0.0 {
                 continue;
             }
-            let Some(own) = left.get(&datacenter) else { continue };
-            let knobs = self.strayed(own).await;
-            // A run that began meanwhile turns them itself.
-            if self.newest_closed(&datacenter).await? == Some(own.newest) {
-                found.insert(datacenter, Strays { newest: own.newest, knobs });
+            let Some(own) = fleet::recorded(&self.world, &datacenter).await? else { continue };
+            let drifted = self.drifted(&own).await;
+            let position = fleet::position(&self.world, &own.plan, None).await?;
+            let share = own.plan.own_index();
+            let share = share.map_or(0.0, |at| position.drained_share(&own.plan, at, 0.0));
+            // A run that began meanwhile writes them itself.
+            if own.newest != newest || self.newest_closed(&datacenter).await? != Some(newest) {
+                continue;
             }
+            let knobs = self.see_to(&datacenter, &own, drifted).await?;
+            found.insert(datacenter, Strays { newest, knobs, share });
         }
         self.tell(&found);
         *self.strays() = found;
@@ -95,41 +117,145 @@ impl Drains {
         Ok(newest.filter(|run| run.outcome.is_some()).map(|run| run.id))
     }
 
-    /// Finds out where the last drain and what came after it left knobs, if that
-    /// is not known; false if a run goes on.
-    async fn learn_left(&self, datacenter: &str, left: &mut LeftBy) -> Result<bool, Refused> {
-        let Some(newest) = self.newest_closed(datacenter).await? else { return Ok(false) };
-        if left.get(datacenter).is_some_and(|known| known.newest == newest) {
-            return Ok(true);
-        }
-        let of = Filter { datacenter: Some(datacenter), ..Filter::default() };
-        let mut known: BTreeMap<String, (Knob, Value, RunId)> = BTreeMap::new();
-        for run in self.world.store.runs(of, RUNS_MAX).await? {
-            let (plan, records) = self.records(run.id).await?;
-            let ended = Run::resume(plan.into(), &records);
-            let ended = ended.map_err(|error| Refused::Failed(error.to_string()))?;
-            for (knob, left) in ended.plan().knobs.iter().zip(&ended.state().knobs) {
-                let Some(left) = left else { continue };
-                let own = || (knob.clone(), left.value.clone(), run.id);
-                known.entry(knob.to_string()).or_insert_with(own);
+    /// What cannot be read now is not known to be elsewhere.
+    async fn drifted(&self, own: &Recorded) -> Vec<Drifted> {
+        let drivers = &self.world.drivers;
+        let look = async |(knob, left, run): &(Knob, Value, RunId)| {
+            let found = drivers.read(knob).await.ok()?;
+            if left.is_met_by(&found) {
+                self.settled().insert(knob.clone(), self.world.clock.now());
+                return None;
             }
-            if run.direction == direction_name(Direction::Drain) {
-                break;
-            }
-        }
-        left.insert(datacenter.into(), Left { newest, knobs: known.into_values().collect() });
-        Ok(true)
+            Some(Drifted { knob: knob.clone(), left: left.clone(), found, run: *run })
+        };
+        let looks = stream::iter(&own.knobs).map(look).buffered(LOOKS_MAX);
+        looks.filter_map(async |drifted| drifted).collect().await
     }
 
-    /// What cannot be read now is not known to be elsewhere.
-    async fn strayed(&self, left: &Left) -> Vec<Strayed> {
-        let drivers = &self.world.drivers;
-        let look = async |(knob, value, run): &(Knob, Value, RunId)| {
-            let found = drivers.read(knob).await.ok().filter(|found| !value.is_met_by(found))?;
-            Some(Strayed { knob: knob.to_string(), left: value.clone(), found, run: run.0 })
+    /// Puts back what is to be kept, and says of the rest why it is not.
+    async fn see_to(
+        self: &Arc<Self>,
+        datacenter: &str,
+        own: &Recorded,
+        drifted: Vec<Drifted>,
+    ) -> Result<Vec<Strayed>, Refused> {
+        if drifted.is_empty() {
+            return Ok(Vec::new());
+        }
+        let kept = self.kept(own).await?;
+        let is_of =
+            |kept: &Kept, own: &Drifted| kept.knobs.iter().any(|(knob, ..)| *knob == own.knob);
+        let (mut strayed, mut to_put_back) = (Vec::new(), Vec::new());
+        for knob in drifted {
+            let contested = self.is_contested(own, &knob.knob);
+            let why = match &kept {
+                Err(why) => why.clone(),
+                Ok(kept) if !is_of(kept, &knob) => "the task that wrote it was skipped".to_owned(),
+                Ok(_) if contested => format!(
+                    "somebody else keeps changing it: it was put back {DRIFTS_MAX} times in a row"
+                ),
+                Ok(_) => {
+                    to_put_back.push(knob);
+                    continue;
+                }
+            };
+            strayed.push(knob.strayed(why, contested && kept.is_ok()));
+        }
+        if let Ok(kept) = kept
+            && !to_put_back.is_empty()
+        {
+            let refused = self.put_back(kept, &to_put_back).await.err();
+            // What is put back is the matter of its run.
+            if let Some(refused) = refused {
+                let why = refused.to_string();
+                tracing::warn!(datacenter, "what drifted is not put back: {why}");
+                let left = to_put_back.into_iter().map(|own| own.strayed(why.clone(), false));
+                strayed.extend(left);
+            }
+        }
+        Ok(strayed)
+    }
+
+    /// The drain whose knobs are kept; if none is, why.
+    async fn kept<'r>(&self, own: &'r Recorded) -> Result<Result<&'r Kept, String>, Refused> {
+        let Some(kept) = &own.drain else {
+            return Ok(Err("the last run that was begun is no drain that ended well".into()));
         };
-        let looks = stream::iter(&left.knobs).map(look).buffered(LOOKS_MAX);
-        looks.filter_map(async |strayed| strayed).collect().await
+        let mode = match kept.plan.keep_drained {
+            KeepDrained::Always => None,
+            KeepDrained::Never => return Ok(Err("keep_drained is `never`".into())),
+            KeepDrained::Disaster => Some(Mode::Disaster),
+        };
+        if mode.is_some_and(|mode| mode != kept.mode) {
+            return Ok(Err("keep_drained is `disaster`, and the drain was a drill".into()));
+        }
+        // Whoever ended a run that put knobs back wants them where they are.
+        let newest = self.find(own.newest).await?;
+        let is_own = newest.id != kept.run;
+        if is_own && newest.outcome.as_deref() != Some("completed") {
+            return Ok(Err(format!("run {}, which put knobs back, was aborted", newest.id)));
+        }
+        Ok(Ok(kept))
+    }
+
+    /// Whether a knob was put back so often in a row that somebody else is taken
+    /// to be changing it. It begins anew once the knob has stayed for long.
+    fn is_contested(&self, own: &Recorded, knob: &Knob) -> bool {
+        let mut times = own.put_back.iter().filter(|(_, knobs)| knobs.contains(knob));
+        let Some((newest, _)) = times.next() else { return false };
+        let settled = self.settled().get(knob).copied().unwrap_or(Time(0));
+        if settled - Time(*newest) >= DRIFT_FORGOTTEN_AFTER {
+            return false;
+        }
+        let (mut count, mut last) = (1, *newest);
+        for (at, _) in times {
+            if Time(last) - Time(*at) >= DRIFT_FORGOTTEN_AFTER {
+                break;
+            }
+            (count, last) = (count + 1, *at);
+        }
+        count >= DRIFTS_MAX
+    }
+
+    /// Begins a run that writes knobs as a drain left them.
+    async fn put_back(self: &Arc<Self>, kept: &Kept, drifted: &[Drifted]) -> Result<(), Refused> {
+        let _begins = self.begins.lock().await;
+        let mut plan = plan_of(kept, drifted);
+        self.place(&mut plan).await?;
+        plan.fleet
+            .check_limits(&plan, kept.mode)
+            .map_err(|reached| Refused::Conflict(format!("limit: {reached}")))?;
+        let first = &drifted[0];
+        let more = match drifted.len() {
+            1 => String::new(),
+            count => format!(" and {} more", count - 1),
+        };
+        let reason = format!(
+            "{} was {}, and run {} left it at {}{more}",
+            first.knob, first.found, first.run, first.left
+        );
+        let run = self.open(plan, Actor::automatic(KEEPER), &reason, kept.mode).await?;
+        tracing::warn!(%run, "put back: {reason}");
+        Ok(())
+    }
+
+    /// Has a run that puts knobs back give way to one that a person begins.
+    pub(super) async fn end_put_back(&self, wanted: &Wanted) {
+        let driven: Vec<(RunId, Arc<Plan>)> = {
+            let driven = self.driven();
+            driven.iter().map(|(id, handle)| (*id, handle.plan.clone())).collect()
+        };
+        let of = |plan: &Plan| plan.datacenter == wanted.datacenter && plan.puts_back.is_some();
+        for (id, _) in driven.iter().filter(|(_, plan)| of(plan)) {
+            let reason = format!("{} begins another run: {}", wanted.by, wanted.reason);
+            let abort = Verb::Abort { how: Abort::Hold };
+            // It may have ended by then.
+            let _ = self.say(*id, Actor::automatic(KEEPER), reason, &abort).await;
+            let deadline = Instant::now() + GIVES_WAY_WITHIN;
+            while self.driven().contains_key(id) && Instant::now() < deadline {
+                sleep(GIVES_WAY_POLL).await;
+            }
+        }
     }
 
     /// Logs what was not so before.
@@ -137,13 +263,14 @@ impl Drains {
         let before = self.strays();
         for (datacenter, strays) in found {
             let known = before.get(datacenter).map_or(&[][..], |own| &own.knobs);
-            for Strayed { knob, left, found, run } in
+            for Strayed { knob, left, found, run, why, .. } in
                 strays.knobs.iter().filter(|own| !known.contains(own))
             {
                 tracing::warn!(
                     datacenter,
-                    "{knob} is at {found}, but run {run} left it at {left}: it was turned, or what \
-                     it belongs to was restarted; `pharos drain {datacenter}` turns it again"
+                    "{knob} is {found}, but run {run} left it at {left}: it was changed, or its \
+                     system was restarted; it is not put back: {why}; `pharos drain {datacenter}` \
+                     does that"
                 );
             }
             let is_back = |own: &&Strayed| strays.knobs.iter().all(|still| still.knob != own.knob);
@@ -157,16 +284,83 @@ impl Drains {
         self.strays.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What strayed since a run, if it is the newest of its datacenter.
+    fn settled(&self) -> MutexGuard<'_, BTreeMap<Knob, Time>> {
+        self.settled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What drifted since a run, if it is the newest of its datacenter.
     pub(super) fn strayed_since(&self, run: RunId, datacenter: &str) -> Vec<Strayed> {
         let strays = self.strays();
         let own = strays.get(datacenter).filter(|own| own.newest == run);
         own.map_or(Vec::new(), |own| own.knobs.clone())
     }
 
-    /// How many knobs strayed, by datacenter.
-    pub(super) fn strayed_counts(&self) -> Vec<(String, usize)> {
+    /// How many knobs drifted, and how many of them are contested, by datacenter.
+    pub(super) fn strayed_counts(&self) -> Vec<(String, usize, usize)> {
         let strays = self.strays();
-        strays.iter().map(|(name, own)| (name.clone(), own.knobs.len())).collect()
+        let count = |own: &Strays| own.knobs.iter().filter(|own| own.contested).count();
+        strays.iter().map(|(name, own)| (name.clone(), own.knobs.len(), count(own))).collect()
     }
+
+    /// The share of a datacenter that is drained, by the last look between runs.
+    pub(super) fn share_now(&self, datacenter: &str) -> Option<f64> {
+        self.strays().get(datacenter).map(|own| own.share)
+    }
+}
+
+impl Drifted {
+    fn strayed(self, why: String, contested: bool) -> Strayed {
+        let Drifted { knob, left, found, run } = self;
+        Strayed { knob: knob.to_string(), left, found, run: run.0, why, contested }
+    }
+}
+
+/// A plan that writes knobs as a drain left them: those of a service one after
+/// the other, in the order of the drain.
+fn plan_of(kept: &Kept, drifted: &[Drifted]) -> Plan {
+    let wanted: BTreeSet<&Knob> = drifted.iter().map(|own| &own.knob).collect();
+    let mut plan = Plan {
+        direction: Direction::Drain,
+        tasks: Vec::new(),
+        knobs: Vec::new(),
+        conditions: Vec::new(),
+        health: Vec::new(),
+        budgets: Vec::new(),
+        puts_back: Some(kept.run.0),
+        ..(*kept.plan).clone()
+    };
+    let mut last: BTreeMap<&str, TaskId> = BTreeMap::new();
+    for (knob, left, service) in kept.knobs.iter().filter(|(knob, ..)| wanted.contains(knob)) {
+        let at = plan.tasks.len() as u32;
+        plan.knobs.push(knob.clone());
+        let to = Goal::Value(left.clone());
+        let failed = Next::Exit(Exit::Failed);
+        plan.tasks.push(Task {
+            name: format!("{service}.put-back-{}", at + 1),
+            service: service.clone(),
+            template: "PutBack".into(),
+            priority: 0,
+            after: last.insert(service, TaskId(at)).into_iter().collect(),
+            after_weak: Vec::new(),
+            pre: Vec::new(),
+            health: Vec::new(),
+            post: Vec::new(),
+            stages: vec![Stage {
+                name: "set".into(),
+                kind: StageKind::Set { knob: KnobId(at), to },
+                timeout: None,
+                done: Next::Exit(Exit::Done),
+                failed,
+                late: failed,
+                retry: StageId(0),
+                is_interruptible: true,
+            }],
+            undo: None,
+            pace: drain::Pace::AT_ONCE,
+            timeout: PUT_BACK_TIMEOUT,
+            budgets: Vec::new(),
+            expected: Expected::default(),
+        });
+    }
+    plan
 }

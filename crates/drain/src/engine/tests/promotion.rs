@@ -174,7 +174,9 @@ fn a_fence_is_lifted_when_the_last_writes_do_not_arrive_and_a_retry_begins_anew(
     assert_eq!((pair.at(pair.fence), pair.at(pair.primary)), ("open", "east"));
     assert_eq!(
         pair.world.run.state().task(DB).trouble(),
-        Some("last-writes was not through within 1m: waits: db.promote.last-writes.lag (exactly) is 4000, must be <= 0")
+        Some(
+            "last-writes was not through within 1m: waits: db.promote.last-writes.lag (exactly) is 4000, must be <= 0"
+        )
     );
     pair.world.say(Command::Retry { task: DB });
     pair.fenced();

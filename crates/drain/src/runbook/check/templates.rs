@@ -156,7 +156,8 @@ fn uses(stage: &Stage, parameter: &str) -> bool {
         here || node.items().iter().any(|item| within(item, parameter))
             || node.entries().iter().any(|(_, value)| within(value, parameter))
     }
-    let is_timeout = matches!(&stage.timeout, Some(Timeout::Parameter(own)) if own.value == parameter);
+    let is_timeout =
+        matches!(&stage.timeout, Some(Timeout::Parameter(own)) if own.value == parameter);
     is_timeout || stage.with.iter().any(|(_, node)| within(node, parameter))
 }
 

@@ -95,9 +95,10 @@ impl Fences {
                     false => Err(format!("{name} sets the primary to {value} without a fence")),
                 }
             }
-            Fact::Held { task: own, why: why @ (Hold::Breach { .. } | Hold::Paused | Hold::Limit(_)) }
-                if own == task && self.is_fenced(*task) =>
-            {
+            Fact::Held {
+                task: own,
+                why: why @ (Hold::Breach { .. } | Hold::Paused | Hold::Limit(_)),
+            } if own == task && self.is_fenced(*task) => {
                 Err(format!("{name} is held behind its fence: {why:?}"))
             }
             Fact::Moved { task: own, trigger }

@@ -3,9 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use drain::engine::{Abort, Actor, Command, Effect, EffectId, Ended, Fact, Hold, Mode, Record, Trigger};
+use drain::engine::{
+    Abort, Actor, Command, Effect, EffectId, Ended, Fact, Hold, Mode, Record, Trigger,
+};
 use drain::{
-    ConditionId, Exit, KnobId, Millis, Next, Outcome, Plan, StageId, StageKind, TaskId, Time, UndoBy, Value,
+    ConditionId, Exit, KnobId, Millis, Next, Outcome, Plan, StageId, StageKind, TaskId, Time,
+    UndoBy, Value,
 };
 
 /// A reader of a log.
