@@ -277,13 +277,14 @@ impl Drains {
         if !survey.problems.is_empty() && wanted.mode == Mode::Drill {
             return Err(Refused::Conflict(survey.problems.join("\n")));
         }
+        // What nobody would serve is the limits' matter in a disaster: it is held there.
         let foresight = survey.foresight;
-        if !foresight.fits && !wanted.overload {
+        let fits = foresight.fits || (wanted.mode == Mode::Disaster && foresight.too_much <= 0.0);
+        if !fits && !wanted.overload {
             return Err(Refused::Conflict(format!(
-                "it does not fit: {} of the load has no place below the utilization limits of the \
-                 others; `pharos plan {}` shows where; accepted: --overload, if that is better \
-                 than the present state",
-                outlook::amount(foresight.too_much),
+                "it does not fit: {}; `pharos plan {}` shows where; accepted: --overload, if that \
+                 is better than the present state",
+                outlook::misfit(&foresight),
                 wanted.datacenter
             )));
         }

@@ -1,3 +1,5 @@
+mod fleet;
+
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -52,6 +54,7 @@ pharos: evacuation/v1
 datacenter: east
 datacenters: {east: {capacity: 1}, west: {capacity: 1}}
 services: [web]
+keep_drained: never
 ";
 
 async fn start(home: &Path) -> Arc<Drains> {

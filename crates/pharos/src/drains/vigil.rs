@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use store::{Filter, RunId};
 use tokio::time::{Instant, sleep};
 
-use super::fleet::{self, Kept, Recorded};
+use super::fleet::{self, Kept, Left, Recorded};
 use super::survey::LOOKS_MAX;
 use super::{Direction, Drains, Refused, Verb, Wanted};
 
@@ -120,7 +120,7 @@ impl Drains {
     /// What cannot be read now is not known to be elsewhere.
     async fn drifted(&self, own: &Recorded) -> Vec<Drifted> {
         let drivers = &self.world.drivers;
-        let look = async |(knob, left, run): &(Knob, Value, RunId)| {
+        let look = async |Left { knob, value: left, run, .. }: &Left| {
             let found = drivers.read(knob).await.ok()?;
             if left.is_met_by(&found) {
                 self.settled().insert(knob.clone(), self.world.clock.now());
