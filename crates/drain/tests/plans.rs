@@ -105,6 +105,46 @@ fn stages_without_their_parameters_are_passed_over() {
     assert_eq!(stages("all.jobs"), ["update"]);
 }
 
+/// Who reads a question or a change log at night has to know the value.
+#[test]
+fn texts_show_the_value_that_a_restore_puts_back() {
+    const WEB: &str = r#"
+pharos: service/v1
+service: web
+traffic: stateless
+drain:
+  off: {template: ConfigChange, with: {knob: "config:web/$dc", content: "off"}}
+  out: {template: Isolate, with: {knob: "net:$dc", to: "closed"}, after: [off]}
+restore:
+  in: {template: Isolate, with: {knob: "net:$dc", to: original}}
+  on: {template: ConfigChange, with: {knob: "config:web/$dc", content: original}, after: [in]}
+"#;
+    const EAST: &str = "
+pharos: evacuation/v1
+datacenter: east
+datacenters: {east: {capacity: 1}, west: {capacity: 1}}
+services: [web]
+";
+    let files = [("web.yaml", WEB), ("east.yaml", EAST)];
+    let files = files.map(|(name, text)| (name.to_owned(), text.to_owned()));
+    let library = drain::runbook::Library::new(files.to_vec());
+    let originals = BTreeMap::from([
+        ("config:web/east".to_owned(), Value::Text("on".into())),
+        ("net:east".to_owned(), Value::Number(0.8)),
+    ]);
+    let plan = library.plan("east", Direction::Restore, &BTreeMap::new(), &originals).unwrap();
+    let texts: Vec<&str> = (plan.tasks.iter().flat_map(|task| &task.stages))
+        .filter_map(|stage| match &stage.kind {
+            drain::StageKind::Approve { question, .. } => Some(question.as_str()),
+            drain::StageKind::Say(saying) => Some(saying.text.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert!(texts.contains(&"Set net:east to 0.8?"), "{texts:?}");
+    assert!(texts.contains(&"config:web/east is set to \"on\""), "{texts:?}");
+    assert!(texts.iter().all(|text| !text.contains("original")), "{texts:?}");
+}
+
 #[test]
 fn the_foresight_of_the_example() {
     let plan = shop(Direction::Drain, &[]);

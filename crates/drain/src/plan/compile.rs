@@ -269,7 +269,8 @@ impl<'a, 'p> Compiler<'a, 'p> {
     fn task(&mut self, draft: &Draft<'_>, ids: &[TaskId]) -> Option<Task> {
         let Draft { service, task, name, priority, after, after_weak } = draft;
         let template = self.runbooks.template(&task.template.as_ref()?.value)?;
-        let expanded = runbook::expand(template, task, &service.name.value, self.dc())?;
+        let mut expanded = runbook::expand(template, task, &service.name.value, self.dc())?;
+        self.name_originals(&mut expanded);
         let mut stages = Vec::new();
         for stage in &expanded {
             stages.push(self.stage(draft, stage, 0)?);
@@ -352,6 +353,38 @@ impl<'a, 'p> Compiler<'a, 'p> {
             stages.push(stage);
         }
         Some(Undo { after, how: UndoBy::Stages { first } })
+    }
+
+    /// Puts values where texts name that of a knob before the drain.
+    fn name_originals(&self, stages: &mut [runbook::ExpandedStage]) {
+        let mut values: Vec<String> = Vec::new();
+        for stage in stages.iter() {
+            if let Work::Shift { knob, to: Aim::Original, .. }
+            | Work::Set { knob, to: Aim::Original, .. } = &stage.work
+                && let Some(value) = self.given.originals.get(knob).map(ToString::to_string)
+                && !values.contains(&value)
+            {
+                values.push(value);
+            }
+        }
+        let value = match values.is_empty() {
+            true => "its original value".to_owned(),
+            false => values.join(", "),
+        };
+        let name = |text: &mut String| *text = text.replace(runbook::ORIGINAL_MARK, &value);
+        for stage in stages {
+            match &mut stage.work {
+                Work::Say { channel, text } => {
+                    channel.iter_mut().for_each(name);
+                    name(text);
+                }
+                Work::Approve { question, .. } => name(question),
+                Work::Act { act, .. } => act.arguments.values_mut().for_each(name),
+                Work::Set { to: Aim::Value(Value::Text(text)), .. } => name(text),
+                Work::Barrier(text) => name(text),
+                _ => {}
+            }
+        }
     }
 
     fn kind(&mut self, draft: &Draft<'_>, stage: &runbook::ExpandedStage) -> Option<StageKind> {

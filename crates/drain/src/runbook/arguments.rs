@@ -29,6 +29,10 @@ pub(crate) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// The word for where a knob stood before the drain.
 const ORIGINAL: &str = "original";
 
+/// Stands for that value within a text until the plan knows it: no text that a
+/// person writes has it.
+pub(crate) const ORIGINAL_MARK: &str = "\u{f8ff}original\u{f8ff}";
+
 /// More people than that are not asked.
 pub(crate) const COUNT_MAX: f64 = 100.0;
 
@@ -144,7 +148,7 @@ impl Argument {
         match self {
             Argument::Text(text) => Some(text.clone()),
             Argument::Number(number) => Some(number.to_string()),
-            Argument::Original => Some(ORIGINAL.to_owned()),
+            Argument::Original => Some(ORIGINAL_MARK.to_owned()),
             Argument::Knobs(knobs) => Some(knobs.join(",")),
             Argument::Duration(span) => Some(span.to_string()),
             Argument::Condition(_) | Argument::Map(_) => None,

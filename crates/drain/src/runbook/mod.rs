@@ -23,6 +23,7 @@ use std::collections::BTreeMap;
 
 pub use problem::{PROBLEMS_PER_FILE_MAX, Problem, Severity};
 
+pub(crate) use arguments::ORIGINAL_MARK;
 pub(crate) use expand::{Aim, ExpandedStage, ExpandedUndo, Work, expand, expand_undo};
 pub(crate) use problem::{Place, Problems};
 pub(crate) use spec::{

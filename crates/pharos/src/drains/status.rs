@@ -198,8 +198,7 @@ pub struct DriftStatus {
     pub contested: bool,
 }
 
-/// What the run itself does not know: what was looked at in vain, and why, and
-/// which runs drained other datacenters.
+/// What was looked at in vain, and why.
 #[derive(Clone, Debug, Default)]
 pub struct Unseen {
     /// Conditions without a value.
