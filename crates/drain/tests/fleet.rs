@@ -11,7 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use drain::engine::{
-    Abort, Actor, Command, Effect, EffectId, Ended, Event, Fact, Mode, Phase, Record, Run, RunOutcome, User,
+    Abort, Actor, Command, Effect, EffectId, Ended, Event, Fact, Mode, Phase, Record, Run,
+    RunOutcome, User,
 };
 use drain::fleet::{Fleet, OtherRun};
 use drain::{

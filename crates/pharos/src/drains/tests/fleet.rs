@@ -5,7 +5,6 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 
 use super::*;
-use crate::drains::vigil::KEEPER;
 use drain::engine::{DRIFTS_MAX, RunOutcome};
 
 const DATACENTERS: [&str; 3] = ["east", "west", "south"];
@@ -42,6 +41,10 @@ const TO_A_TENTH: &str = "{first: 90%, step_max: 90%, adaptive: false, wait: 1h,
 struct Site {
     home: tempfile::TempDir,
     drains: Arc<Drains>,
+}
+
+fn named(name: &str) -> Actor {
+    user(if name == "ann" { 1000 } else { 1001 })
 }
 
 impl Site {
@@ -82,6 +85,8 @@ impl Site {
             runbooks,
             drivers: BTreeMap::from([("files".into(), serde_json::from_value(files).unwrap())]),
             health,
+            audit_key: at.join("audit.key"),
+            audit_sink: Sink::File(at.join("heads")),
         };
         Site { drains: Drains::start(config).await.unwrap(), home }
     }
@@ -106,7 +111,7 @@ impl Site {
             datacenter: datacenter.into(),
             direction,
             mode,
-            by: "ann".into(),
+            by: named("ann"),
             reason: "a test".into(),
             overload: false,
         };
@@ -119,7 +124,7 @@ impl Site {
     }
 
     async fn say(&self, run: RunId, by: &str, verb: Verb) {
-        self.drains.say(run, by.into(), "a test".into(), &verb).await.unwrap();
+        self.drains.say(run, named(by), "a test".into(), &verb).await.unwrap();
     }
 
     async fn over(&self, run: RunId) -> Option<RunOutcome> {
@@ -268,7 +273,7 @@ async fn a_restore_is_accepted_while_everything_is_down() {
             datacenter: datacenter.into(),
             direction: Direction::Drain,
             mode: Mode::Disaster,
-            by: "ann".into(),
+            by: named("ann"),
             reason: "fire".into(),
             overload: true,
         };
@@ -360,11 +365,11 @@ async fn a_reload_after_a_drain_is_put_back_at_once_and_audited() {
     until(async || site.weight("east") == 0.0).await;
     until(async || site.newest().await.outcome.is_some()).await;
     let run = site.newest().await;
-    assert_eq!((run.actor.as_str(), run.outcome.as_deref()), (KEEPER, Some("completed")));
+    assert_eq!((run.actor.as_str(), run.outcome.as_deref()), ("keep_drained (automatic)", Some("completed")));
     let reason = format!("files:web-east was 0.8, and run {first} left it at 0");
     assert_eq!(run.reason, reason);
     let audit = site.drains.store().audit(1, 100).await.unwrap();
-    let entry = audit.iter().find(|entry| entry.actor == KEEPER).expect("an audit entry");
+    let entry = audit.iter().find(|entry| entry.actor == "keep_drained (automatic)").expect("an audit entry");
     assert_eq!((entry.action.as_str(), entry.reason.as_str()), ("drain east", reason.as_str()));
     site.drains.look_between_runs().await.unwrap();
     assert_eq!(site.metric("pharos_drain_share{datacenter=\"east\"}").await, Some(1.0));
@@ -433,7 +438,7 @@ async fn a_run_that_puts_knobs_back_gives_way_to_a_restore() {
     site.set("east", "0.5");
     site.drains.look_between_runs().await.unwrap();
     let stuck = site.newest().await;
-    assert_eq!((stuck.actor.as_str(), stuck.outcome), (KEEPER, None));
+    assert_eq!((stuck.actor.as_str(), stuck.outcome), ("keep_drained (automatic)", None));
     std::fs::remove_file(&broken).unwrap();
     let back = site.begin("east", Direction::Restore, Mode::Drill).await.unwrap();
     assert_eq!(site.over(back).await, Some(RunOutcome::Completed));
