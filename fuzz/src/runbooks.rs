@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use drain::engine::{Mode, Run, State};
+use drain::engine::{Actor, Mode, Run, State};
 use drain::runbook::{Library, PROBLEMS_PER_FILE_MAX, Problem};
 use drain::{Direction, Next, Plan, Time};
 
@@ -67,7 +67,8 @@ fn check_plan(plan: &Plan) {
     let foresight = plan.foresee(&BTreeMap::new());
     let _ = (plan.to_dot(&foresight), plan.to_svg(&foresight));
     let plan = Arc::new(plan.clone());
-    let (run, records) = Run::open(plan.clone(), "a fuzzer", "", Mode::Drill, Time(0));
+    let (run, records) =
+        Run::open(plan.clone(), Actor::automatic("a fuzzer"), "", Mode::Drill, Time(0));
     let mut replayed = State::new(&plan);
     for record in &records {
         replayed.apply(&plan, record).expect("records follow from each other");

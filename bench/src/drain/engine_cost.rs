@@ -9,10 +9,12 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
-use drain::engine::{Command, Effect, EffectId, Ended, Event, Fact, Mode, Record, Run};
+use drain::engine::{
+    Actor, Command, Effect, EffectId, Ended, Event, Fact, Mode, Record, Run, User,
+};
 use drain::{
-    Comparison, Condition, ConditionId, KnobId, Millis, Plan, Source, StageKind, TaskId, Time,
-    Value,
+    Comparison, Condition, ConditionId, KnobId, Measurement, Millis, Plan, Source, StageKind,
+    TaskId, Time, Value,
 };
 
 use super::report::EngineCost;
@@ -124,6 +126,7 @@ impl Offsets {
             match &mut stage.kind {
                 StageKind::Shift { knob, .. }
                 | StageKind::Set { knob, .. }
+                | StageKind::PutBack { knob }
                 | StageKind::Govern { knob, .. } => knob.0 += self.knobs,
                 StageKind::Await { condition } | StageKind::Check { condition } => {
                     condition.0 += self.conditions;
@@ -161,7 +164,8 @@ struct Bare {
 impl Bare {
     fn run(plan: Arc<Plan>) -> Result<Bare> {
         let began = thread_nanos();
-        let (run, records) = Run::open(plan.clone(), "bench", "cost", Mode::Drill, START);
+        let (run, records) =
+            Run::open(plan.clone(), Actor::automatic("bench"), "cost", Mode::Drill, START);
         let mut bare = Bare {
             run,
             now: START,
@@ -242,8 +246,8 @@ impl Bare {
         let mut taken = Vec::new();
         let began = thread_nanos();
         for condition in self.run.watched() {
-            let value = Some(self.healthy[condition.index()]);
-            let observed = Event::Observed { condition, value };
+            let found = Some(Measurement::at(self.now, self.healthy[condition.index()]));
+            let observed = Event::Observed { condition, asked: self.now, found };
             taken.extend(self.run.handle(self.now, observed).unwrap_or_default());
             self.events += 1;
         }
@@ -287,7 +291,8 @@ impl Bare {
                     let stage = &self.run.plan().task(task).stages[stage.index()];
                     if matches!(stage.kind, StageKind::Approve { .. }) {
                         let command = Command::Approve { task };
-                        let (by, reason) = ("bench".to_owned(), "cost".to_owned());
+                        let user = User { uid: 1000, gid: 1000, pid: None, name: None };
+                        let (by, reason) = (Actor::user(user), "cost".to_owned());
                         self.decide(Event::Said { by, reason, command });
                     }
                 }

@@ -22,14 +22,15 @@ pub mod runbook;
 mod time;
 mod value;
 
-pub use condition::{Comparison, Condition, FRESH_FOR, NoData, Observed, Source, Verdict};
+pub use condition::{Comparison, Condition, Measurement, NoData, Observed, Source, Verdict};
 pub use forecast::{Eta, Forecast, forecast};
 pub use number::{number, percent};
 pub use plan::{
     Act, Basis, Budget, BudgetId, Capacity, ConditionId, Datacenter, DatacenterId, Direction, Exit,
     Expected, Foresight, Goal, KeepDrained, Knob, KnobId, Limits, Move, Next, OnBreach, Outcome,
     Pace, Plan, Position, Predicted, Saying, ServiceTraffic, Stage, StageId, StageKind, Task,
-    TaskId, TrafficAt, TrafficKnob, Unserved,
+    TaskId, TrafficAt, TrafficKnob, Undo, UndoBy, Unserved,
 };
+pub use runbook::promql;
 pub use time::{Millis, Time};
 pub use value::Value;

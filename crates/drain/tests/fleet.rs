@@ -11,12 +11,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use drain::engine::{
-    Abort, Command, Effect, EffectId, Ended, Event, Fact, Mode, Phase, Record, Run, RunOutcome,
+    Abort, Actor, Command, Effect, EffectId, Ended, Event, Fact, Mode, Phase, Record, Run,
+    RunOutcome, User,
 };
 use drain::fleet::{Fleet, OtherRun};
 use drain::{
     Datacenter, Direction, Exit, Expected, Goal, KeepDrained, Knob, KnobId, Limits, Millis, Next,
-    OnBreach, Pace, Plan, Position, ServiceTraffic, Stage, StageKind, Task, TaskId, Time,
+    OnBreach, Pace, Plan, Position, ServiceTraffic, Stage, StageId, StageKind, Task, TaskId, Time,
     TrafficAt, TrafficKnob, Value,
 };
 use proptest::prelude::*;
@@ -105,6 +106,10 @@ fn script() -> impl Strategy<Value = Script> {
     })
 }
 
+fn person(uid: u32) -> Actor {
+    Actor::user(User { uid, gid: uid, pid: None, name: None })
+}
+
 /// A run and everything that a server keeps of it.
 struct Driven {
     id: u64,
@@ -112,7 +117,7 @@ struct Driven {
     log: Vec<Record>,
     /// Issued and not yet done.
     pending: Vec<(EffectId, Effect)>,
-    waived_by: BTreeSet<String>,
+    waived_by: BTreeSet<u32>,
 }
 
 struct World {
@@ -217,7 +222,10 @@ impl World {
                     done: Next::Exit(Exit::Done),
                     failed,
                     late: failed,
+                    retry: StageId(0),
+                    is_interruptible: true,
                 }],
+                undo: None,
                 pace,
                 timeout: Millis::from_secs(3600),
                 budgets: Vec::new(),
@@ -333,7 +341,7 @@ impl World {
         if is_out && mode == Mode::Drill && plan.fleet.check_limits(&plan, mode).is_err() {
             return Ok(());
         }
-        let (run, records) = Run::open(Arc::new(plan), "ann", "a test", mode, self.now);
+        let (run, records) = Run::open(Arc::new(plan), person(1), "a test", mode, self.now);
         let id = self.next;
         self.next += 1;
         let (pending, waived_by) = (Vec::new(), BTreeSet::new());
@@ -456,14 +464,14 @@ impl World {
             8 => Command::SetMode { mode: Mode::Disaster },
             _ => Command::Accelerate { task: None },
         };
-        let by = if by { "ann" } else { "bob" }.to_owned();
+        let by = person(if by { 1 } else { 2 });
         if self.script.has_waivers {
             self.see(at)?;
         }
         let waives = command == Command::WaiveLimits;
         let said = Event::Said { by: by.clone(), reason: "a test".into(), command };
         if waives {
-            self.open[at].waived_by.insert(by);
+            self.open[at].waived_by.extend(by.uid());
         }
         self.tell(at, said)
     }

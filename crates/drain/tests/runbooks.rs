@@ -79,9 +79,18 @@ fn broken_runbooks_have_the_problems_they_announce_and_no_others() {
     assert!(wrong.is_empty(), "\n{wrong}");
 }
 
+/// Every folder of runbooks in `samples`.
+fn samples() -> Vec<PathBuf> {
+    let samples = sorted(&folder("../../samples")).into_iter().map(|path| path.join("runbooks"));
+    let samples: Vec<PathBuf> = samples.filter(|path| path.is_dir()).collect();
+    assert!(!samples.is_empty(), "no samples");
+    samples
+}
+
 fn good() -> Vec<PathBuf> {
     let mut cases = sorted(&folder("tests/good"));
     cases.extend(sorted(&folder("../../runbooks")).into_iter().filter(|path| path.is_dir()));
+    cases.extend(samples());
     cases
 }
 

@@ -25,6 +25,9 @@ use crate::fence::Fence;
 ///   nothing. Where the thing itself can compare fences, it does, in the same
 ///   step as the write; where it cannot, [`Fences`] keeps them in memory, and
 ///   the driver says in its docs what that does not protect from.
+/// - *Changes ask first.* Right before anything is changed, and not earlier, a
+///   driver awaits [`ask_permit`]: the process may have been stopped meanwhile,
+///   and another have taken over.
 /// - *Rounding is the driver's business.* A thing that cannot stand exactly
 ///   where it was asked to, but stands as near as it can, reads as what it was
 ///   asked for: otherwise every such knob would look as if somebody else had
@@ -34,6 +37,7 @@ use crate::fence::Fence;
 /// [`Error::Transient`]: crate::Error::Transient
 /// [`Error::Refused`]: crate::Error::Refused
 /// [`Fences`]: crate::Fences
+/// [`ask_permit`]: crate::ask_permit
 #[async_trait]
 pub trait Driver: Send + Sync + fmt::Debug {
     /// Where a knob stands.

@@ -23,6 +23,7 @@ use crate::config::Notes;
 use crate::driver::{Accepts, Action, Description, Driver, KnobForm, Shape};
 use crate::error::{Error, Result};
 use crate::fence::{Fence, Fences};
+use crate::permit::ask_permit;
 use command::Invocation;
 
 /// The commands of a driver. Each is a program and its arguments.
@@ -189,6 +190,7 @@ impl Driver for Exec {
             invocation.set("fence", &fence.get().to_string());
             invocation
         };
+        ask_permit().await?;
         self.run(&format!("writing {knob}"), filled(&self.config.write)).await?;
         if !self.config.verify.is_empty() {
             self.verify(&format!("verifying {knob}"), &filled(&self.config.verify)).await?;
@@ -211,6 +213,7 @@ impl Driver for Exec {
         invocation.set("once", action.once);
         invocation.set("fence", &fence.get().to_string());
         set_arguments(&mut invocation, action.arguments)?;
+        ask_permit().await?;
         let outcome = self.run(&format!("doing {}", action.name), invocation).await?;
         self.remember(action.once, &outcome);
         Ok(outcome)

@@ -14,6 +14,7 @@ pub mod exec;
 mod fence;
 pub mod haproxy;
 mod pattern;
+mod permit;
 mod registry;
 
 pub use config::{Config, ConfigProblem};
@@ -22,4 +23,5 @@ pub use driver::{Accepts, Action, Description, Driver, KnobForm, Shape};
 pub use error::{Error, Result};
 pub use fence::{Fence, Fences};
 pub use pattern::Pattern;
+pub use permit::{Permit, ask_permit};
 pub use registry::{CALL_MAX, Drivers};

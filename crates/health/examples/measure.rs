@@ -34,12 +34,14 @@ async fn main() -> Result<(), String> {
         comparison: Comparison::AtMost,
         bound: 0.0,
         hold_for: Millis::ZERO,
+        max_age: Millis::from_secs(30),
         no_data: NoData::Block,
+        no_traffic: NoData::Block,
     };
     for _ in 0..3 {
         tokio::time::sleep(Duration::from_secs(1)).await;
         match health.measure(&condition).await {
-            Ok(value) => println!("{value}"),
+            Ok(reading) => println!("{} ({} old)", reading.value, reading.age),
             Err(why) => println!("no value: {why}"),
         }
     }

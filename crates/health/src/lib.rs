@@ -6,36 +6,34 @@
 //! itself where there is no Prometheus.
 //!
 //! ```text
-//!              ┌ prometheus   query_range, coarser when it must be ─ answer ┐
-//!  condition ──┤                                                            ├─▶ worst ─▶ value
+//!              ┌ prometheus   evaluated there at one instant ─── answer ────┐
+//!  condition ──┤                                                            ├─▶ worst ─▶ reading
 //!              └ query        parsed here, evaluated over ─ series ─────────┘
 //!                                                             ▲
 //!                        scrape ── page ──▶ exposition ───────┘
 //! ```
 //!
-//! [`exposition`], [`series`], [`query`] and the reading of answers are plain
-//! functions of their arguments: they know no socket and no clock. What comes
+//! [`exposition`], [`series`], [`query`] (from the crate `metrics`) and the reading
+//! of answers are plain functions of their arguments: they know no socket and no clock. What comes
 //! from outside is taken for hostile: every length, count and wait is bounded.
 #![forbid(unsafe_code)]
 
 pub mod exposition;
+mod freshness;
 mod http;
 mod prometheus;
-pub mod query;
 mod scrape;
-pub mod series;
-mod worst;
 
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
-use drain::{Condition, Millis, Source};
+use drain::{Condition, Measurement, Millis, Source, Time};
 
 pub use http::{Credentials, Endpoint};
-pub use prometheus::{Prometheus, STEPS};
+pub use metrics::{query, series, worst};
+pub use prometheus::Prometheus;
 pub use scrape::{Scraper, ScraperSettings, Standing, Target};
-pub use worst::worst;
 
 /// Somebody who can be asked how services are doing.
 pub trait Health: fmt::Debug + Send + Sync {
@@ -45,7 +43,30 @@ pub trait Health: fmt::Debug + Send + Sync {
 }
 
 /// A measurement under way.
-pub type Measuring<'a> = Pin<Box<dyn Future<Output = Result<f64, NoValue>> + Send + 'a>>;
+pub type Measuring<'a> = Pin<Box<dyn Future<Output = Result<Reading, NoValue>> + Send + 'a>>;
+
+/// A value, and what it was computed from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reading {
+    /// Not a number if the query divides 0 by 0: there is no traffic.
+    pub value: f64,
+    /// The labels of the series that it is the value of, in PromQL.
+    pub series: Option<String>,
+    /// How old the newest sample is of the selector that is furthest behind.
+    pub age: Millis,
+    /// How far back from that sample data may lie that contributed.
+    pub window: Millis,
+}
+
+impl Reading {
+    /// The same in the time of whoever began to ask at `asked`: the value was
+    /// computed later, so its data is not older than this says.
+    pub fn measurement(&self, asked: Time) -> Measurement {
+        let back = |time: Time, span: Millis| Time(time.0.saturating_sub(span.0));
+        let to = back(asked, self.age);
+        Measurement { value: self.value, from: back(to, self.window), to }
+    }
+}
 
 /// Why there is no value, for people to read.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,9 +83,10 @@ pub enum NoValue {
     Garbled { whom: String, why: String },
     /// The query selects nothing.
     NoSeries,
-    /// All that it selects ended a while ago.
-    Stale { age: Millis },
-    /// Nothing but NaN or text.
+    /// The series that a selector matches have ended: a value would be made of
+    /// what was.
+    Ended { selector: String },
+    /// A text.
     NotANumber,
     /// The query cannot be evaluated.
     Unanswerable(String),
@@ -83,7 +105,7 @@ impl fmt::Display for NoValue {
             }
             NoValue::Garbled { whom, why } => write!(f, "{whom} answers nonsense: {why}"),
             NoValue::NoSeries => f.write_str("no series match"),
-            NoValue::Stale { age } => write!(f, "the newest sample is {age} old"),
+            NoValue::Ended { selector } => write!(f, "no live series match {selector}"),
             NoValue::NotANumber => f.write_str("what matches is not a number"),
             NoValue::Unanswerable(why) => write!(f, "the query cannot be evaluated: {why}"),
             NoValue::NotAQuery => f.write_str("the condition reads a knob and has no query"),

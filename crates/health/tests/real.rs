@@ -112,6 +112,33 @@ const QUERIES: &[&str] = &[
     "0x1F + 1e2 + .5",
     "abs({__name__=~\"temperature|limit\"})",
     "{__name__=~\"temperature|limit\"} + 1",
+    "temperature or pressure",
+    "temperature or on(room) limit",
+    "limit or on(room) temperature",
+    "temperature and on(room) limit",
+    "temperature unless on(room) limit",
+    "temperature and ignoring(side) pressure",
+    "temperature > 100 or vector(0)",
+    "no_such_metric or vector(3)",
+    "sum(rate(requests_total{code=\"none\"}[5s])) or vector(0)",
+    "sum(rate(requests_total{code=\"500\"}[5s])) / (sum(rate(requests_total[5s])) > 1e9) or vector(0)",
+    "temperature > 20 and temperature < 25 or limit",
+    "histogram_quantile(0.9, latency_bucket)",
+    "histogram_quantile(0.99, sum(rate(latency_bucket[5s])) by (le))",
+    "histogram_quantile(0.5, sum by (le, room) (rate(latency_bucket[5s])))",
+    "histogram_quantile(1, latency_bucket)",
+    "histogram_quantile(0, latency_bucket)",
+    "histogram_quantile(2, latency_bucket)",
+    "histogram_quantile(-1, latency_bucket)",
+    "histogram_quantile(0.999, latency_bucket)",
+    "histogram_quantile(0.5, temperature)",
+    "histogram_quantile(0.5, latency_bucket{le!=\"+Inf\"})",
+    "histogram_quantile(0.5, latency_bucket{le=\"+Inf\"})",
+    "histogram_quantile(0.5, latency_bucket * 0)",
+    "count_over_time(wave[2s])",
+    "ceil(temperature)",
+    "floor(temperature)",
+    "time() - time()",
     "temperature + {__name__=~\"temperature|limit\"}",
 ];
 
@@ -128,6 +155,12 @@ fn page(elapsed: Duration) -> String {
         for (code, slope) in [("200", 10.0), ("500", 2.0)] {
             let count = 1000.0 + slope * degrees * secs;
             writeln!(page, "requests_total{{room=\"{room}\",code=\"{code}\"}} {count}").unwrap();
+        }
+    }
+    for (room, speed) in [("hall", 3.0), ("attic", 1.0)] {
+        for (bound, share) in [("0.1", 0.5), ("0.5", 0.75), ("2", 0.96), ("+Inf", 1.0)] {
+            let count = 100.0 + speed * share * secs * 10.0;
+            writeln!(page, "latency_bucket{{room=\"{room}\",le=\"{bound}\"}} {count}").unwrap();
         }
     }
     writeln!(page, "limit{{room=\"hall\"}} 25\nlimit{{room=\"cellar\"}} 10").unwrap();
@@ -275,7 +308,9 @@ async fn both_read_the_same_service() {
     let scraper = Scraper::start(settings);
     // What holds still is the same to the last bit; what moves, nearly.
     let is_still = |query: &&&str| {
-        !["wave", "_total", "{room=\"cellar\"}"].iter().any(|word| query.contains(word))
+        !["wave", "_total", "latency", "time()", "{room=\"cellar\"}"]
+            .iter()
+            .any(|word| query.contains(word))
     };
     let moving = [
         "rate(requests_total[5s])",
@@ -321,7 +356,7 @@ async fn a_stuck_prometheus_gives_no_value_and_later_one_again() {
     let measured = async |patience: Duration| {
         let deadline = Instant::now() + patience;
         loop {
-            let value = prometheus.measure(&hottest).await;
+            let value = prometheus.measure(&hottest).await.map(|reading| reading.value);
             if value.is_ok() || Instant::now() > deadline {
                 return value;
             }
@@ -330,14 +365,17 @@ async fn a_stuck_prometheus_gives_no_value_and_later_one_again() {
     };
     assert_eq!(measured(Duration::from_secs(20)).await, Ok(30.0));
     // Scalars, texts and nonsense, as a real one answers them.
-    let ask =
-        async |query: &str| prometheus.measure(&condition(query, Comparison::Below, 1.0)).await;
+    let ask = async |query: &str| {
+        let reading = prometheus.measure(&condition(query, Comparison::Below, 1.0)).await;
+        reading.map(|reading| reading.value)
+    };
     assert_eq!(ask("6 * 7").await, Ok(42.0));
-    assert_eq!(ask("nothing").await, Err(NoValue::NoSeries));
-    assert_eq!(ask("odd{kind=\"nan\"}").await, Err(NoValue::NotANumber));
+    assert_eq!(ask("nothing").await, Err(NoValue::Ended { selector: "nothing".into() }));
+    assert_eq!(ask("temperature > 1000").await, Err(NoValue::NoSeries));
+    assert!(ask("odd{kind=\"nan\"}").await.unwrap().is_nan());
     for wrong in ["\"text\"", "rate(", "temperature[5m]"] {
         let refused = ask(wrong).await.unwrap_err();
-        assert!(matches!(refused, NoValue::Refused { status: 400, .. }), "{wrong}: {refused}");
+        assert!(matches!(refused, NoValue::Unanswerable(_)), "{wrong}: {refused}");
     }
 
     server.signal("STOP");

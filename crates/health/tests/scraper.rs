@@ -29,6 +29,7 @@ async fn until(
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
         let value = scraper.measure(&condition(query, Comparison::Below, 1.0)).await;
+        let value = value.map(|reading| reading.value);
         if expected(&value) {
             return value;
         }
@@ -61,6 +62,8 @@ async fn values_end_when_their_service_does() {
     assert!(asked.windows(2).any(is_kept), "connections are kept");
 
     is_well.store(false, SeqCst);
+    // A range still has samples from before.
+    until(&scraper, "rate(requests_total[1h])", Result::is_err).await.unwrap_err();
     let gone = until(&scraper, "load", Result::is_err).await.unwrap_err();
     assert_eq!(
         gone.to_string(),
@@ -101,8 +104,12 @@ async fn reasons_are_told() {
         let value = scraper.measure(&condition(query, Comparison::Below, 1.0)).await;
         value.unwrap_err().to_string()
     };
-    assert_eq!(said("a").await, "what matches is not a number");
-    assert_eq!(said("nothing").await, "no series match");
+    assert_eq!(said("nothing").await, "no live series match nothing");
+    assert_eq!(said("b > 5").await, "no series match");
+    let nan = scraper.measure(&condition("a", Comparison::Below, 1.0)).await.unwrap();
+    assert!(nan.value.is_nan(), "0/0 is a value, and says that there is no traffic");
+    let worst = scraper.measure(&condition("b", Comparison::Below, 1.0)).await.unwrap();
+    assert!(worst.series.unwrap().ends_with(r#"x="2"}"#), "the series that decides");
     assert_eq!(
         said("topk(1, b)").await,
         "the query cannot be evaluated: at 1: topk needs a Prometheus; the built-in scraper does not know it"

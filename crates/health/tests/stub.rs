@@ -6,7 +6,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{Asked, Reply, Stub, condition, nobody};
-use drain::Comparison;
+use drain::{Comparison, Millis, Time};
 use health::{Credentials, Health, NoValue, Prometheus};
 
 const TIME_MAX: Duration = Duration::from_secs(2);
@@ -16,93 +16,95 @@ fn client(stub: &Stub) -> Prometheus {
     Prometheus::new(endpoint, None, TIME_MAX).unwrap()
 }
 
-/// Series with one value each, at the end that was asked for.
-fn series(asked: &Asked, values: &[&str]) -> Reply {
-    let end = asked.field("end").unwrap();
-    let row = |value: &&str| format!(r#"{{"metric":{{}},"values":[[{end},"{value}"]]}}"#);
-    let rows: Vec<String> = values.iter().map(row).collect();
-    let data = format!(r#"{{"resultType":"matrix","result":[{}]}}"#, rows.join(","));
+/// Series with one value each; their samples were taken `age_secs` ago.
+fn series(asked: &Asked, values: &[&str], age_secs: f64) -> Reply {
+    const NOW_SECS: f64 = 1000.0;
+    let row = |(at, value): (usize, &str)| match asked.is_about_time() {
+        true => {
+            let taken = NOW_SECS - age_secs;
+            format!(r#"{{"metric":{{"pharos_selector":"{at}"}},"value":[{NOW_SECS},"{taken}"]}}"#)
+        }
+        false => format!(r#"{{"metric":{{"n":"{at}"}},"value":[{NOW_SECS},"{value}"]}}"#),
+    };
+    let rows: Vec<String> = values.iter().copied().enumerate().map(row).collect();
+    let data = format!(r#"{{"resultType":"vector","result":[{}]}}"#, rows.join(","));
     Reply::Whole(200, format!(r#"{{"status":"success","data":{data}}}"#))
 }
 
 async fn measure(prometheus: &Prometheus) -> Result<f64, NoValue> {
-    prometheus.measure(&condition("up == 1", Comparison::Below, 1.0)).await
-}
-
-fn steps(asked: &[Asked]) -> Vec<f64> {
-    asked.iter().map(Asked::step).collect()
+    let reading = prometheus.measure(&condition("up == 1", Comparison::Below, 1.0)).await;
+    reading.map(|reading| reading.value)
 }
 
 #[tokio::test]
 async fn the_request_is_what_prometheus_wants() {
-    let stub = Stub::start(|asked| series(asked, &["1", "3", "2"]));
+    let stub = Stub::start(|asked| series(asked, &["1", "3", "2"], 0.0));
     let prometheus = client(&stub);
     assert_eq!(measure(&prometheus).await, Ok(3.0));
     let at_least = condition("a+b", Comparison::AtLeast, 1.0);
-    assert_eq!(prometheus.measure(&at_least).await, Ok(1.0));
+    assert_eq!(prometheus.measure(&at_least).await.unwrap().value, 1.0);
     let asked = stub.asked();
-    assert!(asked[0].head.starts_with("POST /prefix/api/v1/query_range HTTP/1.1\r\n"));
-    assert_eq!(asked[0].field("query").unwrap(), "up == 1");
-    assert_eq!(asked[1].field("query").unwrap(), "a+b");
-    let secs = |name: &str| asked[0].field(name).unwrap().parse::<f64>().unwrap();
-    assert!((secs("end") - secs("start") - 60.0).abs() < 0.01);
+    assert!(asked[0].head.starts_with("POST /prefix/api/v1/query HTTP/1.1\r\n"));
+    let queries: Vec<String> = asked.iter().map(|asked| asked.field("query").unwrap()).collect();
+    let time = |selector: &str, at: u32| {
+        format!(r#"label_replace(min(timestamp({selector})),"pharos_selector","{at}","","")"#)
+    };
+    let both = format!("{} or {}", time("a", 0), time("b", 1));
+    assert_eq!(queries, [time("up", 0), "up == 1".into(), both, "a+b".into()]);
     assert!(!asked[0].head.to_lowercase().contains("authorization"));
     assert_eq!(asked[1].connection, 0, "connections are kept");
 }
 
+/// A query is answered from the last samples for minutes after an exporter died.
 #[tokio::test]
-async fn coarser_steps_are_tried_and_remembered() {
-    let stub = Stub::start(|asked| match asked.step() {
-        ..60.0 => Reply::Whole(422, r#"{"status":"error","error":"too many samples"}"#.into()),
-        _ => series(asked, &["5"]),
-    });
-    let prometheus = client(&stub);
-    assert_eq!(measure(&prometheus).await, Ok(5.0));
-    assert_eq!(steps(&stub.take()), [1.0, 15.0, 60.0]);
-    assert_eq!(measure(&prometheus).await, Ok(5.0));
-    assert_eq!(steps(&stub.take()), [60.0]);
-    // Other queries are not concerned.
-    let other = condition("other", Comparison::Below, 1.0);
-    assert_eq!(prometheus.measure(&other).await, Ok(5.0));
-    assert_eq!(steps(&stub.take()), [1.0, 15.0, 60.0]);
+async fn a_value_is_as_old_as_its_samples() {
+    let stub = Stub::start(|asked| series(asked, &["1", "3"], 42.0));
+    let rate = condition("sum by (n) (rate(x[1m]))", Comparison::Below, 1.0);
+    let reading = client(&stub).measure(&rate).await.unwrap();
+    assert_eq!(reading.series.as_deref(), Some(r#"{n="1"}"#));
+    assert_eq!(reading.window, Millis::from_secs(60));
+    // And by what it took to ask.
+    assert!((42_000..44_000).contains(&reading.age.0), "{}", reading.age);
+    let taken = reading.measurement(Time(1_000_000));
+    assert_eq!(taken.to, Time(1_000_000 - reading.age.0));
+    assert_eq!(taken.from, Time(1_000_000 - reading.age.0 - 60_000));
 }
 
 #[tokio::test]
-async fn which_refusals_are_worth_another_try() {
-    let cases: [(u16, &str, usize); 10] = [
-        (422, "too many samples", 4),
-        (429, "slow down", 4),
-        (503, "query timed out", 4),
-        (502, "<html>", 4),
-        (413, "too large", 4),
-        (400, "exceeded maximum resolution of 11,000 points per timeseries", 4),
-        (400, "parse error", 1),
-        (401, "who are you", 1),
-        (404, "no such page", 1),
-        (302, "elsewhere", 1),
+async fn a_rate_over_samples_that_have_ended_is_no_value() {
+    let stub = Stub::start(|asked| match asked.is_about_time() {
+        true => series(asked, &[], 0.0),
+        false => series(asked, &["7"], 0.0),
+    });
+    let rate = condition("rate(x[5m])", Comparison::Below, 1.0);
+    let ended = client(&stub).measure(&rate).await.unwrap_err();
+    assert_eq!(ended, NoValue::Ended { selector: "x".into() });
+}
+
+#[tokio::test]
+async fn nothing_over_nothing_is_no_traffic_and_not_no_data() {
+    let stub = Stub::start(|asked| series(asked, &["NaN"], 0.0));
+    let ratio = condition("sum(rate(x[5m])) / sum(rate(y[5m]))", Comparison::Below, 1.0);
+    assert!(client(&stub).measure(&ratio).await.is_err(), "y has no time");
+    let ratio = condition("sum(rate(x[5m])) / sum(rate(x[5m]))", Comparison::Below, 1.0);
+    assert!(client(&stub).measure(&ratio).await.unwrap().value.is_nan());
+}
+
+#[tokio::test]
+async fn refusals_are_told() {
+    let cases: [(u16, &str); 5] = [
+        (422, "too many samples"),
+        (503, "query timed out"),
+        (400, "parse error"),
+        (401, "who are you"),
+        (302, "elsewhere"),
     ];
-    for (status, text, times) in cases {
+    for (status, text) in cases {
         let stub = Stub::start(move |_| Reply::Whole(status, text.into()));
         let refused = measure(&client(&stub)).await.unwrap_err();
         let NoValue::Refused { status: said, why, .. } = &refused else { panic!("{refused}") };
-        assert_eq!((*said, why.as_str(), stub.asked().len()), (status, text, times));
+        assert_eq!((*said, why.as_str()), (status, text));
     }
-}
-
-#[tokio::test]
-async fn what_takes_too_long_is_tried_coarser_in_time() {
-    let stub = Stub::start(|asked| {
-        if asked.step() < 15.0 {
-            std::thread::sleep(TIME_MAX);
-        }
-        series(asked, &["7"])
-    });
-    let (prometheus, start) = (client(&stub), Instant::now());
-    assert_eq!(measure(&prometheus).await, Ok(7.0));
-    assert!(start.elapsed() < TIME_MAX);
-    assert_eq!(steps(&stub.take()), [1.0, 15.0]);
-    assert_eq!(measure(&prometheus).await, Ok(7.0));
-    assert_eq!(steps(&stub.take()), [15.0]);
 }
 
 /// Measures something hostile; the error comes in time.
@@ -149,7 +151,7 @@ async fn nothing_hostile_is_believed_or_waited_for() {
 
 #[tokio::test]
 async fn a_connection_that_was_closed_is_made_again() {
-    let stub = Stub::start(|asked| match series(asked, &["1"]) {
+    let stub = Stub::start(|asked| match series(asked, &["1"], 0.0) {
         Reply::Whole(status, body) => Reply::Last(status, body),
         other => other,
     });
@@ -164,7 +166,7 @@ async fn a_connection_that_was_closed_is_made_again() {
 async fn many_at_once_share_few_connections() {
     let stub = Stub::start(|asked| {
         std::thread::sleep(Duration::from_millis(5));
-        series(asked, &["1"])
+        series(asked, &["1"], 0.0)
     });
     let prometheus = std::sync::Arc::new(client(&stub));
     let mut tasks = tokio::task::JoinSet::new();
@@ -189,7 +191,7 @@ async fn nobody_at_home_is_said_at_once() {
 async fn credentials_come_from_a_file_that_may_change() {
     let folder = tempfile::tempdir().unwrap();
     let token_file = folder.path().join("token");
-    let stub = Stub::start(|asked| series(asked, &["1"]));
+    let stub = Stub::start(|asked| series(asked, &["1"], 0.0));
     let endpoint = format!("http://{}", stub.address).parse().unwrap();
     let credentials = Credentials::Bearer { token_file: token_file.clone() };
     let prometheus = Prometheus::new(endpoint, Some(credentials), TIME_MAX).unwrap();

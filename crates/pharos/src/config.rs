@@ -20,6 +20,7 @@ pub use cache::{CacheConfig, Transport as PeerTransport};
 use cache::{FileCache, FileCluster, FileNodeParts};
 use drain::FileDrain;
 
+use crate::admin::socket::Group;
 use crate::coordination::FileCoordination;
 use crate::drains::DrainConfig;
 use crate::fleet::assignments::Shape;
@@ -46,6 +47,8 @@ pub struct Config {
     pub zones: Option<PathBuf>,
     pub admin: SocketAddr,
     pub control: PathBuf,
+    /// Whose members may use the control socket, beside the server's own user.
+    pub control_group: Option<Group>,
     pub workers: usize,
     pub strict: bool,
     pub udp_payload: u16,
@@ -161,6 +164,7 @@ struct FileCookies {
 pub struct FileAdmin {
     pub listen: Option<String>,
     pub control: Option<PathBuf>,
+    pub control_group: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -272,6 +276,7 @@ impl Checks {
             zones,
             admin,
             control: flags.control.clone().or(spec.admin.control).unwrap_or_else(default_control),
+            control_group: self.control_group(spec.admin.control_group),
             workers: self.within_said(workers, cores, 1..=1024),
             strict: flags.strict || spec.authority.strict.unwrap_or(false),
             udp_payload: self.within(
@@ -304,6 +309,24 @@ impl Checks {
             Some(file) => format!("{}: {key}", file.display()),
             None => key.to_owned(),
         }
+    }
+
+    /// The group whose members may use the control socket.
+    pub fn control_group(&mut self, name: Option<String>) -> Option<Group> {
+        let name = name?;
+        let accepted = "a group of this host, as `getent group` lists them";
+        match nix::unistd::Group::from_name(&name) {
+            Ok(Some(group)) => return Some(Group { name, gid: group.gid.as_raw() }),
+            Ok(None) => {
+                let place = self.place("admin.control_group");
+                self.problems.push(format!("{place}: no group `{name}`; accepted: {accepted}"));
+            }
+            Err(error) => {
+                let place = self.place("admin.control_group");
+                self.problems.push(format!("{place}: `{name}`: {error}; accepted: {accepted}"));
+            }
+        }
+        None
     }
 
     pub fn in_file<T>(&self, key: &str, value: Option<T>) -> Option<Said<T>> {

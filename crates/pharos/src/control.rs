@@ -16,6 +16,9 @@ use crate::output::{Output, tame_value};
 /// something there.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'-').remove(b'_');
 
+/// Where a server of root listens unless told otherwise; only root can make it.
+const HOST_CONTROL: &str = "/run/pharos/control.sock";
+
 /// A name as it stands in a URL.
 pub fn escaped(name: &str) -> PercentEncode<'_> {
     utf8_percent_encode(name, PLAIN)
@@ -82,7 +85,7 @@ impl Socket {
     /// One request, one answer, over a connection of its own: whether it went
     /// well, and what was said.
     fn exchange(&self, method: &str, path: &str, body: &str) -> Result<(bool, String), String> {
-        let socket = self.control.clone().unwrap_or_else(default_control);
+        let socket = self.control.clone().unwrap_or_else(found_control);
         check_control_directory(&socket)?;
         let failed = |error: io::Error| unreached(&socket, &error);
         let mut stream = UnixStream::connect(&socket).map_err(failed)?;
@@ -116,13 +119,19 @@ impl Socket {
     }
 }
 
+/// The control socket of the user's own server; without one, that of the host's.
+fn found_control() -> PathBuf {
+    let (own, host) = (default_control(), Path::new(HOST_CONTROL));
+    if !own.exists() && host.exists() { host.to_owned() } else { own }
+}
+
 /// Why there is no answer from a control socket.
 fn unreached(socket: &Path, error: &io::Error) -> String {
     let socket = socket.display();
     if error.kind() == io::ErrorKind::PermissionDenied {
         return format!(
             "the control socket {socket} may not be used: {error}; accepted: the user that the \
-             server runs as, or root, as with `sudo`"
+             server runs as, a member of its `admin.control_group`, or root, as with `sudo`"
         );
     }
     format!(

@@ -391,12 +391,14 @@ pub fn run(config: &Config, announce: impl FnOnce(&Sockets)) -> Result<u8, Strin
     announce(&sockets);
     sockets.log_surprises();
     let Sockets { workers, tcp, admin, cache, .. } = sockets;
+    // Before runs are taken up: a server that does not start must not have driven any.
+    let opened = || admin::socket::open(&config.control, config.control_group.as_ref());
+    let control = runtime.block_on(async { opened() })?;
     let drains = match &config.drain {
         Some(own) => Some(runtime.block_on(Drains::start(own.clone()))?),
         None => None,
     };
-    let _control =
-        runtime.block_on(admin::start(&server, drains.clone(), admin, &config.control))?;
+    let _control = runtime.block_on(admin::start(&server, drains.clone(), admin, control))?;
     let started = Instant::now();
     let load = load_first(&server, config, &mut signals);
     let Some(report) = runtime.block_on(load)? else {

@@ -1,10 +1,17 @@
-//! The audit log: what people did and why, in a chain that shows any change.
+//! The audit log: what people did and why, in a chain that shows any change,
+//! signed with a key that is kept elsewhere.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
 
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Connection, Row};
+use tokio::sync::mpsc::UnboundedSender;
 
 use crate::chain::{Digest, Link};
 use crate::error::{Error, Result, bounded, signed};
+use crate::key::{AuditKey, KeyId, PublicKey, SentHead, Signature};
 use crate::open::Store;
 use crate::records::JSON_LEN_MAX;
 use crate::runs::{RunId, reading};
@@ -37,6 +44,8 @@ pub struct AuditEntry {
     pub run: Option<RunId>,
     pub json: String,
     pub digest: Digest,
+    /// Nothing, if it is older than the key.
+    pub signature: Option<Signature>,
 }
 
 /// The end of the log at some moment. Kept elsewhere, it proves later that
@@ -47,29 +56,114 @@ pub struct Head {
     pub digest: Digest,
 }
 
+impl Head {
+    /// The end of an empty log.
+    pub fn genesis() -> Head {
+        Head { entries: 0, digest: Digest::genesis() }
+    }
+
+    /// Reads `N:DIGEST`.
+    pub fn parse(text: &str) -> Option<Head> {
+        let (entries, digest) = text.split_once(':')?;
+        Some(Head { entries: entries.parse().ok()?, digest: Digest::parse(digest)? })
+    }
+}
+
+impl fmt::Display for Head {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.entries, self.digest)
+    }
+}
+
+/// What is known of a log from elsewhere, and is believed.
+#[derive(Clone, Debug, Default)]
+pub struct Trust {
+    /// Keys that sign it. Without any, signatures prove nothing.
+    pub keys: Vec<PublicKey>,
+    pub heads: Vec<KnownHead>,
+}
+
+/// A head that was remembered.
+#[derive(Clone, Debug)]
+pub struct KnownHead {
+    pub head: Head,
+    /// Where, for people: `the sink heads.log`.
+    pub from: String,
+}
+
 /// What looking through the whole log found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing was changed; with a remembered head, nothing was cut off either.
-    Verified(Head),
+    Verified(Proof),
     /// The first entry that is not as it was.
-    Broken { at: u64, why: String },
+    Broken {
+        at: u64,
+        why: String,
+    },
+}
+
+/// What is proven of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proof {
+    /// Its end: every digest up to there was made again.
+    pub head: Head,
+    /// Entries without a signature by a known key. They are the first ones.
+    pub unsigned: u64,
+    /// Entries that are signed, in their order.
+    pub signed: Vec<SignedPart>,
+    /// The last entry whose head was known from elsewhere.
+    pub known: u64,
+}
+
+/// Entries in a row that one key signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SignedPart {
+    pub key: KeyId,
+    pub from: u64,
+    pub to: u64,
 }
 
 impl Store {
+    /// Signs every further entry.
+    pub fn sign_with(&self, key: AuditKey) {
+        // Once, at the start of a server.
+        let _ = self.key.set(key);
+    }
+
+    /// Sends every further head away, once its entry is durable.
+    pub fn send_heads_to(&self, sink: UnboundedSender<SentHead>) {
+        let _ = self.sink.set(sink);
+    }
+
+    /// Lets heads go out whose entries are durable now.
+    pub(crate) fn send(&self, heads: impl IntoIterator<Item = SentHead>) {
+        let Some(sink) = self.sink.get() else { return };
+        for head in heads {
+            // Whoever took them has stopped, as the server does.
+            let _ = sink.send(head);
+        }
+    }
+
     /// Adds an entry to the log and returns its new end.
     pub async fn append_audit(&self, audit: Audit<'_>) -> Result<Head> {
         const APPEND: &str = "keeping an audit entry";
         let failed = |error| Error::from_database(APPEND, error);
         let mut writer = self.writer().await.map_err(failed)?;
         let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
-        let head = put_audit(&mut transaction, audit).await?;
+        let sent = put_audit(&mut transaction, audit, self.key.get()).await?;
         transaction.commit().await.map_err(failed)?;
+        let head = sent.head;
+        self.send([sent]);
         Ok(head)
     }
 
     /// The end of the log, to be remembered elsewhere.
     pub async fn audit_head(&self) -> Result<Head> {
+        self.sent_head().await.map(|sent| sent.head)
+    }
+
+    /// The end of the log with its signature.
+    pub async fn sent_head(&self) -> Result<SentHead> {
         let mut reader = self.readers.acquire().await.map_err(reading)?;
         head(&mut reader).await
     }
@@ -80,55 +174,145 @@ impl Store {
         page(&mut reader, from, limit).await
     }
 
-    /// Makes every digest again. A log whose end was cut off is whole in
-    /// itself: only a head that was remembered elsewhere shows it.
-    pub async fn verify_audit(&self, remembered: Option<Head>) -> Result<Verdict> {
+    /// Makes every digest again and verifies every signature. A log whose end
+    /// was cut off is whole in itself: only a head that is known from elsewhere
+    /// shows it.
+    pub async fn verify_audit(&self, trust: &Trust) -> Result<Verdict> {
         // One transaction: what is added meanwhile is not looked at.
         let mut reader = self.readers.begin().await.map_err(reading)?;
-        let mut digest = Digest::genesis();
-        let mut seen = 0;
-        let is_other = |seen, digest| {
-            remembered.is_some_and(|head| head.entries == seen && head.digest != digest)
-        };
-        if is_other(seen, digest) {
-            let why = "the remembered head is not that of an empty log".into();
-            return Ok(Verdict::Broken { at: 0, why });
+        verify(&mut reader, trust).await
+    }
+}
+
+/// Verifies the log in a file that no server needs to have open, without a
+/// change to it.
+pub async fn verify_audit_file(path: &Path, trust: &Trust) -> Result<Verdict> {
+    let mut connection = crate::open::connect_to_read(path).await?;
+    let mut transaction = connection.begin().await.map_err(reading)?;
+    verify(&mut transaction, trust).await
+}
+
+async fn verify(reader: &mut SqliteConnection, trust: &Trust) -> Result<Verdict> {
+    let mut verifier = Verifier::new(trust);
+    if let Err(broken) = verifier.begin() {
+        return Ok(broken);
+    }
+    if let Some(first) = first(reader).await?.filter(|first| *first < 1) {
+        let why = format!("an entry {first} stands before the first; it was put there");
+        return Ok(Verdict::Broken { at: 0, why });
+    }
+    loop {
+        let rows = rows(reader, verifier.proof.head.entries + 1, AUDIT_LIMIT_MAX).await?;
+        if rows.is_empty() {
+            return Ok(verifier.end());
         }
-        if let Some(first) = first(&mut reader).await?.filter(|first| *first < 1) {
-            let why = format!("an entry {first} stands before the first; it was put there");
-            return Ok(Verdict::Broken { at: 0, why });
-        }
-        loop {
-            let rows = rows(&mut reader, seen + 1, AUDIT_LIMIT_MAX).await?;
-            if rows.is_empty() {
-                break;
-            }
-            for row in &rows {
-                let entry = match read(row) {
-                    Ok(entry) => entry,
-                    // Nothing of that form was ever written.
-                    Err(error) => {
-                        let why = format!("it cannot be read: {error}");
-                        return Ok(Verdict::Broken { at: seen + 1, why });
-                    }
-                };
-                if let Err(why) = check(&entry, seen + 1, digest) {
-                    return Ok(Verdict::Broken { at: seen + 1, why });
-                }
-                (seen, digest) = (entry.seq, entry.digest);
-                if is_other(seen, digest) {
-                    let why = "its digest is not the remembered one: the log was made anew".into();
-                    return Ok(Verdict::Broken { at: seen, why });
-                }
+        for row in &rows {
+            let at = verifier.proof.head.entries + 1;
+            // Nothing that cannot be read was ever written.
+            let taken = read(row).map_err(|error| format!("it cannot be read: {error}"));
+            if let Err(why) = taken.and_then(|entry| verifier.take(&entry)) {
+                return Ok(Verdict::Broken { at, why });
             }
         }
-        match remembered {
-            Some(head) if head.entries > seen => {
-                let why =
-                    format!("the log ends after {seen} entries; {} are remembered", head.entries);
-                Ok(Verdict::Broken { at: seen + 1, why })
+    }
+}
+
+/// Goes through a log, entry by entry.
+struct Verifier<'t> {
+    trust: &'t Trust,
+    /// Digests that are known from elsewhere, by the number of their entries.
+    known: BTreeMap<u64, Vec<(Digest, String)>>,
+    proof: Proof,
+}
+
+impl<'t> Verifier<'t> {
+    fn new(trust: &'t Trust) -> Self {
+        let mut known = BTreeMap::<u64, Vec<(Digest, String)>>::new();
+        for KnownHead { head, from } in &trust.heads {
+            known.entry(head.entries).or_default().push((head.digest, from.clone()));
+        }
+        for key in &trust.keys {
+            let from = format!("the file of key {}, from when it was made", key.id());
+            known.entry(key.since.entries).or_default().push((key.since.digest, from));
+        }
+        let proof = Proof { head: Head::genesis(), unsigned: 0, signed: Vec::new(), known: 0 };
+        Verifier { trust, known, proof }
+    }
+
+    fn begin(&mut self) -> std::result::Result<(), Verdict> {
+        self.compare().map_err(|why| Verdict::Broken { at: 0, why })
+    }
+
+    fn take(&mut self, entry: &AuditEntry) -> std::result::Result<(), String> {
+        check(entry, self.proof.head.entries + 1, self.proof.head.digest)?;
+        let head = Head { entries: entry.seq, digest: entry.digest };
+        match &entry.signature {
+            None => self.take_unsigned(entry.seq)?,
+            Some(_) if self.trust.keys.is_empty() => self.proof.unsigned = entry.seq,
+            Some(signature) => self.take_signed(&head, signature)?,
+        }
+        self.proof.head = head;
+        self.compare()
+    }
+
+    fn take_unsigned(&mut self, seq: u64) -> std::result::Result<(), String> {
+        let keys = || self.trust.keys.iter();
+        if let Some(key) = keys().find(|key| key.since.entries < seq) {
+            return Err(format!(
+                "it is not signed, and key {} signs every entry from {} on",
+                key.id(),
+                key.since.entries + 1
+            ));
+        }
+        if let Some(last) = self.proof.signed.last() {
+            return Err(format!("it is not signed, and entry {} before it is", last.to));
+        }
+        self.proof.unsigned = seq;
+        Ok(())
+    }
+
+    fn take_signed(&mut self, head: &Head, own: &Signature) -> std::result::Result<(), String> {
+        let key = own.key_id();
+        if !self.trust.keys.iter().any(|known| known.bytes == own.key) {
+            return Err(format!(
+                "it is signed by key {key}, which is not known here; accepted: `--store FILE \
+                 --key FILE …` with the public keys of all that signed it"
+            ));
+        }
+        if !own.is_of(head) {
+            return Err(format!("its signature is not by key {key}: whoever wrote it had no key"));
+        }
+        match self.proof.signed.last_mut().filter(|last| last.key == key) {
+            Some(last) => last.to = head.entries,
+            None => {
+                let part = SignedPart { key, from: head.entries, to: head.entries };
+                self.proof.signed.push(part);
             }
-            _ => Ok(Verdict::Verified(Head { entries: seen, digest })),
+        }
+        Ok(())
+    }
+
+    /// Compares the present end with what is known of it from elsewhere.
+    fn compare(&mut self) -> std::result::Result<(), String> {
+        let Head { entries, digest } = self.proof.head;
+        for (known, from) in self.known.remove(&entries).unwrap_or_default() {
+            if known != digest {
+                return Err(format!("its digest is not the one in {from}: the log was made anew"));
+            }
+            self.proof.known = entries;
+        }
+        Ok(())
+    }
+
+    fn end(self) -> Verdict {
+        let seen = self.proof.head.entries;
+        match self.known.last_key_value() {
+            Some((entries, from)) => {
+                let from = from.first().map_or("", |(_, from)| from);
+                let why = format!("the log ends after {seen} entries; {entries} are in {from}");
+                Verdict::Broken { at: seen + 1, why }
+            }
+            None => Verdict::Verified(self.proof),
         }
     }
 }
@@ -154,12 +338,16 @@ fn check(entry: &AuditEntry, seq: u64, before: Digest) -> std::result::Result<()
 }
 
 /// Adds an entry to the end of the log.
-pub(crate) async fn put_audit(connection: &mut SqliteConnection, audit: Audit<'_>) -> Result<Head> {
+pub(crate) async fn put_audit(
+    connection: &mut SqliteConnection,
+    audit: Audit<'_>,
+    key: Option<&AuditKey>,
+) -> Result<SentHead> {
     let failed = |error| Error::from_database("keeping an audit entry", error);
     for text in [audit.actor, audit.action, audit.reason, audit.json] {
         bounded("a text of an audit entry", text, JSON_LEN_MAX)?;
     }
-    let head = head(connection).await?;
+    let head = head(connection).await?.head;
     let seq = head.entries + 1;
     let link = Link {
         seq,
@@ -171,9 +359,11 @@ pub(crate) async fn put_audit(connection: &mut SqliteConnection, audit: Audit<'_
         json: audit.json,
     };
     let digest = head.digest.followed_by(&link);
+    let head = Head { entries: seq, digest };
+    let signature = key.map(|key| key.sign(&head));
     sqlx::query(
-        "INSERT INTO audit (seq, at, actor, action, reason, run, json, digest) \
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO audit (seq, at, actor, action, reason, run, json, digest, key, signature) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
     .bind(signed("an audit entry", seq)?)
     .bind(signed("a time", audit.at)?)
@@ -183,20 +373,20 @@ pub(crate) async fn put_audit(connection: &mut SqliteConnection, audit: Audit<'_
     .bind(audit.run.map(|run| signed("a run", run.0)).transpose()?)
     .bind(audit.json)
     .bind(digest.0.as_slice())
+    .bind(signature.map(|own| own.key.to_vec()))
+    .bind(signature.map(|own| own.bytes.to_vec()))
     .execute(connection)
     .await
     .map_err(failed)?;
-    Ok(Head { entries: seq, digest })
+    Ok(SentHead { head, signature })
 }
 
-async fn head(connection: &mut SqliteConnection) -> Result<Head> {
-    let row = sqlx::query("SELECT seq, digest FROM audit ORDER BY seq DESC LIMIT 1")
-        .fetch_optional(connection)
-        .await
-        .map_err(reading)?;
-    let Some(row) = row else { return Ok(Head { entries: 0, digest: Digest::genesis() }) };
+async fn head(connection: &mut SqliteConnection) -> Result<SentHead> {
+    const HEAD: &str = "SELECT seq, digest, key, signature FROM audit ORDER BY seq DESC LIMIT 1";
+    let row = sqlx::query(HEAD).fetch_optional(connection).await.map_err(reading)?;
+    let Some(row) = row else { return Ok(SentHead { head: Head::genesis(), signature: None }) };
     let entries = row.try_get::<i64, _>("seq").map_err(reading)? as u64;
-    Ok(Head { entries, digest: digest(&row)? })
+    Ok(SentHead { head: Head { entries, digest: digest(&row)? }, signature: signature(&row)? })
 }
 
 /// The number of the first entry there is.
@@ -210,7 +400,7 @@ async fn page(connection: &mut SqliteConnection, from: u64, limit: u32) -> Resul
 
 async fn rows(connection: &mut SqliteConnection, from: u64, limit: u32) -> Result<Vec<SqliteRow>> {
     sqlx::query(
-        "SELECT seq, at, actor, action, reason, run, json, digest FROM audit \
+        "SELECT seq, at, actor, action, reason, run, json, digest, key, signature FROM audit \
          WHERE seq >= ? ORDER BY seq LIMIT ?",
     )
     .bind(signed("an audit entry", from)?)
@@ -230,14 +420,26 @@ fn read(row: &SqliteRow) -> Result<AuditEntry> {
         run: row.try_get::<Option<i64>, _>("run").map_err(reading)?.map(|run| RunId(run as u64)),
         json: row.try_get("json").map_err(reading)?,
         digest: digest(row)?,
+        signature: signature(row)?,
     })
 }
 
 fn digest(row: &SqliteRow) -> Result<Digest> {
-    let octets: Vec<u8> = row.try_get("digest").map_err(reading)?;
-    let octets = octets.try_into().map_err(|octets: Vec<u8>| Error::Invalid {
-        what: "the digest of an audit entry",
-        why: format!("{} octets; accepted: 32", octets.len()),
-    })?;
-    Ok(Digest(octets))
+    let digest = row.try_get("digest").map_err(reading)?;
+    sized("the digest of an audit entry", digest).map(Digest)
+}
+
+fn signature(row: &SqliteRow) -> Result<Option<Signature>> {
+    let key: Option<Vec<u8>> = row.try_get("key").map_err(reading)?;
+    let bytes: Option<Vec<u8>> = row.try_get("signature").map_err(reading)?;
+    let (Some(key), Some(bytes)) = (key, bytes) else { return Ok(None) };
+    let what = "the signature of an audit entry";
+    Ok(Some(Signature { key: sized(what, key)?, bytes: sized(what, bytes)? }))
+}
+
+fn sized<const N: usize>(what: &'static str, bytes: Vec<u8>) -> Result<[u8; N]> {
+    bytes.try_into().map_err(|bytes: Vec<u8>| Error::Invalid {
+        what,
+        why: format!("{} bytes; accepted: {N}", bytes.len()),
+    })
 }

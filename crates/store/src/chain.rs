@@ -58,23 +58,33 @@ impl Digest {
 
     /// Reads 64 hexadecimal digits.
     pub fn parse(text: &str) -> Option<Digest> {
-        let digits = text.as_bytes();
-        if digits.len() != 64 {
-            return None;
-        }
-        let mut octets = [0; 32];
-        for (octet, pair) in octets.iter_mut().zip(digits.chunks_exact(2)) {
-            let value = |digit: u8| char::from(digit).to_digit(16);
-            *octet = (value(pair[0])? << 4 | value(pair[1])?) as u8;
-        }
-        Some(Digest(octets))
+        from_hex(text).map(Digest)
     }
 }
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|octet| write!(f, "{octet:02x}"))
+        f.write_str(&to_hex(&self.0))
     }
+}
+
+/// Bytes as hexadecimal digits.
+pub fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Reads exactly so many bytes from hexadecimal digits.
+pub fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let digits = text.as_bytes();
+    if digits.len() != 2 * N {
+        return None;
+    }
+    let mut bytes = [0; N];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        let value = |digit: u8| char::from(digit).to_digit(16);
+        *byte = (value(pair[0])? << 4 | value(pair[1])?) as u8;
+    }
+    Some(bytes)
 }
 
 impl fmt::Debug for Digest {

@@ -13,7 +13,7 @@ use sqlx::sqlite::SqliteConnection;
 use crate::error::{Error, Result, bounded, signed};
 use crate::open::Store;
 use crate::records::JSON_LEN_MAX;
-use crate::runs::{Run, RunId, find};
+use crate::runs::{Run, RunId, find, reading};
 
 /// The right to write to a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,8 +26,9 @@ pub struct Lease {
 
 impl Store {
     /// Takes the run, if nobody holds it, or whoever held it did not renew in
-    /// time. The same holder gets it at once, with a newer epoch: it has been
-    /// started again.
+    /// time. The same holder gets it at once, with a newer epoch. A holder is
+    /// one process: its name must never be that of another, and not of the same
+    /// one started again.
     pub async fn lease(&self, run: RunId, holder: &str, now: u64, ttl_ms: u64) -> Result<Lease> {
         self.take(run, holder, now, ttl_ms, |held_by, until| held_by != holder && until > now).await
     }
@@ -36,6 +37,26 @@ impl Store {
     /// holder is gone for good.
     pub async fn seize(&self, run: RunId, holder: &str, now: u64, ttl_ms: u64) -> Result<Lease> {
         self.take(run, holder, now, ttl_ms, |_, _| false).await
+    }
+
+    /// Takes the run from `former`, which is known to be gone, if it is the one
+    /// that holds it.
+    pub async fn succeed(
+        &self,
+        run: RunId,
+        former: &str,
+        holder: &str,
+        now: u64,
+        ttl_ms: u64,
+    ) -> Result<Lease> {
+        let is_other = |held_by: &str| held_by != former && held_by != holder;
+        self.take(run, holder, now, ttl_ms, |held_by, until| is_other(held_by) && until > now).await
+    }
+
+    /// Whether the lease is still the one that counts, without a change.
+    pub async fn check_lease(&self, lease: &Lease) -> Result<()> {
+        let mut reader = self.readers.acquire().await.map_err(reading)?;
+        hold(&mut reader, lease).await.map(|_| ())
     }
 
     async fn take(

@@ -16,6 +16,7 @@ mod audit;
 pub mod chain;
 mod error;
 mod history;
+mod key;
 mod lease;
 mod open;
 mod originals;
@@ -23,9 +24,13 @@ mod records;
 mod runs;
 mod step;
 
-pub use audit::{AUDIT_LIMIT_MAX, Audit, AuditEntry, Head, Verdict};
+pub use audit::{
+    AUDIT_LIMIT_MAX, Audit, AuditEntry, Head, KnownHead, Proof, SignedPart, Trust, Verdict,
+    verify_audit_file,
+};
 pub use error::{Error, Result};
 pub use history::{HISTORY_LIMIT_MAX, Performance};
+pub use key::{AuditKey, KeyId, PublicKey, SentHead, Signature, public_path};
 pub use lease::Lease;
 pub use open::Store;
 pub use originals::{Drained, Original};

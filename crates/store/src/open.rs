@@ -3,6 +3,7 @@
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use sqlx::pool::PoolOptions;
@@ -10,15 +11,20 @@ use sqlx::sqlite::{
     SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqliteSynchronous,
 };
 use sqlx::{ConnectOptions, Connection, Row};
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::error::{Error, Result, SQLITE_CORRUPT, SQLITE_NOTADB, primary_code};
+use crate::error::{Error, Result, SQLITE_CORRUPT, SQLITE_NOTADB, primary_code, signed};
+use crate::key::{AuditKey, SentHead};
 
 /// Marks a file as ours: `Phar`, in the header where SQLite keeps such marks.
 const APPLICATION_ID: i64 = 0x5068_6172;
 /// Scripts that make each schema from the one before. Never change one that was
 /// released: add the next.
-const MIGRATIONS: [&str; 1] = [include_str!("../migrations/0001_runs.sql")];
+const MIGRATIONS: [&str; 2] = [
+    include_str!("../migrations/0001_runs.sql"),
+    include_str!("../migrations/0002_signatures.sql"),
+];
 /// How long a call waits for another process that writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Connections that read beside the one that writes.
@@ -39,6 +45,10 @@ pub struct Store {
     /// How to connect again.
     options: SqliteConnectOptions,
     pub(crate) readers: SqlitePool,
+    /// Signs the audit log, if there is one.
+    pub(crate) key: OnceLock<AuditKey>,
+    /// Where heads of the audit log go.
+    pub(crate) sink: OnceLock<UnboundedSender<SentHead>>,
 }
 
 impl Store {
@@ -75,7 +85,14 @@ impl Store {
             .connect_with(durable.clone().pragma("query_only", "ON"))
             .await
             .map_err(|error| classify_open(path, error))?;
-        Ok(Store { path: path.to_owned(), writer: Mutex::new(writer), options: durable, readers })
+        Ok(Store {
+            path: path.to_owned(),
+            writer: Mutex::new(writer),
+            options: durable,
+            readers,
+            key: OnceLock::new(),
+            sink: OnceLock::new(),
+        })
     }
 
     pub fn path(&self) -> &Path {
@@ -88,6 +105,15 @@ impl Store {
         self.readers.close().await;
         let writer = self.writer.into_inner();
         writer.close().await.map_err(|error| Error::from_database("closing the store", error))
+    }
+
+    /// Writes something that says nothing, to see whether the store can be
+    /// written: a disk may be full or read-only by now.
+    pub async fn probe(&self, now: u64) -> Result<()> {
+        let failed = |error| Error::from_database("writing to the store", error);
+        let mut writer = self.writer().await.map_err(failed)?;
+        let probe = sqlx::query("UPDATE probes SET at = ?").bind(signed("a time", now)?);
+        probe.execute(&mut *writer).await.map(|_| ()).map_err(failed)
     }
 
     /// Folds the write-ahead log into the file, which then holds everything.
@@ -139,6 +165,24 @@ impl Store {
         }
         Ok(writer)
     }
+}
+
+/// A connection that changes nothing, to a file of the newest schema.
+pub(crate) async fn connect_to_read(path: &Path) -> Result<SqliteConnection> {
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .read_only(true)
+        .busy_timeout(BUSY_TIMEOUT)
+        .row_buffer_size(ROWS_BUFFERED)
+        .disable_statement_logging();
+    let mut reader = options.connect().await.map_err(|error| classify_open(path, error))?;
+    let version = recognise(path, &mut reader).await.map_err(|error| classify(path, error))?;
+    if version < MIGRATIONS.len() as i64 {
+        let why =
+            format!("written by an older Pharos (schema {version}); start this one on it once");
+        return Err(Error::Foreign { path: path.to_owned(), why });
+    }
+    Ok(reader)
 }
 
 /// Makes the file if there is none, and takes it away from other users if they

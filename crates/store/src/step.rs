@@ -8,6 +8,7 @@ use sqlx::sqlite::SqliteConnection;
 use crate::audit::{Audit, put_audit};
 use crate::error::{Error, Result};
 use crate::history::{Performance, put_performance};
+use crate::key::{AuditKey, SentHead};
 use crate::lease::{Lease, hold, put_lease};
 use crate::open::Store;
 use crate::originals::{forget_originals, put_originals, put_share};
@@ -57,8 +58,9 @@ impl Store {
         let until = new.at.saturating_add(ttl_ms);
         let lease = put_lease(&mut transaction, run, holder, until).await?;
         let run = hold(&mut transaction, &lease).await?;
-        put_step(&mut transaction, &run, first).await?;
+        let heads = put_step(&mut transaction, &run, first, self.key.get()).await?;
         transaction.commit().await.map_err(failed)?;
+        self.send(heads);
         Ok(lease)
     }
 
@@ -68,12 +70,21 @@ impl Store {
         let mut writer = self.writer().await.map_err(failed)?;
         let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
         let run = hold(&mut transaction, lease).await?;
-        put_step(&mut transaction, &run, step).await?;
-        transaction.commit().await.map_err(failed)
+        let heads = put_step(&mut transaction, &run, step, self.key.get()).await?;
+        transaction.commit().await.map_err(failed)?;
+        self.send(heads);
+        Ok(())
     }
 }
 
-async fn put_step(connection: &mut SqliteConnection, run: &Run, step: &Step) -> Result<()> {
+/// Returns the heads of the audit log, one for each entry.
+async fn put_step(
+    connection: &mut SqliteConnection,
+    run: &Run,
+    step: &Step,
+    key: Option<&AuditKey>,
+) -> Result<Vec<SentHead>> {
+    let mut heads = Vec::new();
     put_entries(connection, run, &step.entries).await?;
     for deed in &step.deeds {
         let audit = Audit {
@@ -84,7 +95,7 @@ async fn put_step(connection: &mut SqliteConnection, run: &Run, step: &Step) -> 
             run: Some(run.id),
             json: &deed.json,
         };
-        put_audit(connection, audit).await?;
+        heads.push(put_audit(connection, audit, key).await?);
     }
     put_originals(connection, run, &step.originals).await?;
     if let Some((share, at)) = step.drained {
@@ -103,5 +114,5 @@ async fn put_step(connection: &mut SqliteConnection, run: &Run, step: &Step) -> 
     if let Some((outcome, at)) = &step.ended {
         put_outcome(connection, run.id, outcome, *at).await?;
     }
-    Ok(())
+    Ok(heads)
 }

@@ -43,12 +43,13 @@ fn whole(run: RunId, first_seq: u64) -> Step {
 /// How much of everything there is: records, audit entries, originals, shares,
 /// performances; and whether the run has ended.
 async fn found(store: &Store, run: RunId) -> (u64, u64, usize, usize, usize, bool) {
-    let Verdict::Verified(head) = store.verify_audit(None).await.unwrap() else {
+    let Verdict::Verified(head) = store.verify_audit(&store::Trust::default()).await.unwrap()
+    else {
         panic!("the audit log is broken")
     };
     (
         store.run(run).await.unwrap().records,
-        head.entries,
+        head.head.entries,
         store.originals("dc1").await.unwrap().len(),
         store.drained().await.unwrap().len(),
         store.history("web.shift", "drain", 10).await.unwrap().len(),

@@ -5,6 +5,8 @@ mod common;
 use std::os::unix::fs::PermissionsExt;
 
 use common::*;
+use sqlx::ConnectOptions;
+use sqlx::sqlite::SqliteConnectOptions;
 use store::{Entry, Error, Filter, Lease, NewRun, Performance, RunId, Store};
 
 #[tokio::test]
@@ -347,4 +349,33 @@ async fn damage_is_noticed_and_the_way_out_is_said() {
     let error = Store::open(path(&folder)).await.unwrap_err();
     assert!(matches!(error, Error::Damaged { .. }), "{error}");
     assert!(error.to_string().contains(".recover"), "{error}");
+}
+
+#[tokio::test]
+async fn a_run_is_taken_at_once_from_a_holder_that_is_gone_and_from_no_other() {
+    let (_folder, store) = new_store().await;
+    let lease = held_run(&store).await;
+    store.check_lease(&lease).await.unwrap();
+    let refused = store.succeed(lease.run, "gone", "two", 1, TTL_MS).await.unwrap_err();
+    assert!(matches!(&refused, Error::Held { holder, .. } if holder == "one"), "{refused}");
+    let next = store.succeed(lease.run, "one", "two", 1, TTL_MS).await.unwrap();
+    assert!(next.epoch > lease.epoch);
+    assert!(store.check_lease(&lease).await.unwrap_err().is_deposed());
+    store.check_lease(&next).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_probe_says_when_nothing_can_be_written_and_when_it_can_again() {
+    let (folder, store) = new_store().await;
+    store.probe(1).await.unwrap();
+    let sql = async |sql: &'static str| {
+        let options = SqliteConnectOptions::new().filename(path(&folder));
+        let mut connection = options.connect().await.unwrap();
+        sqlx::raw_sql(sql).execute(&mut connection).await.unwrap();
+    };
+    sql("CREATE TRIGGER full BEFORE UPDATE ON probes BEGIN SELECT raise(ABORT, 'full'); END").await;
+    let refused = store.probe(2).await.unwrap_err().to_string();
+    assert!(refused.starts_with("writing to the store: ") && refused.contains("full"), "{refused}");
+    sql("DROP TRIGGER full").await;
+    store.probe(3).await.unwrap();
 }

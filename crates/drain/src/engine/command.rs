@@ -4,35 +4,23 @@
 use std::fmt;
 
 use super::pace::HASTE_MAX;
-use super::{Abort, Command, Fact, Phase, Run, Seen, Trigger};
-use crate::plan::{ConditionId, StageKind, TaskId};
+use super::{Abort, Actor, Command, Fact, Phase, Run, Seen, Trigger};
+use crate::plan::{ConditionId, StageKind, Task, TaskId, Undo, UndoBy};
 use crate::time::Time;
 
-/// The longest name of a person and the longest reason, in octets: both are
+/// The longest comment of an actor and the longest reason, in bytes: both are
 /// kept for ever, in every record that they are part of.
-pub const ACTOR_LEN_MAX: usize = 256;
+pub const COMMENT_LEN_MAX: usize = 256;
 pub const REASON_LEN_MAX: usize = 4096;
 
-/// Whether a name and a reason can be kept. Whoever opens a run asks this first.
-pub fn check_said(by: &str, reason: &str) -> Result<(), Refusal> {
-    if by.trim().is_empty() {
-        return Err(Refusal("nobody says so; accepted: the name of a person".into()));
-    }
+/// Whether a comment and a reason can be kept. Whoever opens a run asks this first.
+pub fn check_said(by: &Actor, reason: &str) -> Result<(), Refusal> {
     let bounded = |what: &str, text: &str, max: usize| match text.len() {
         len if len <= max => Ok(()),
         len => Err(Refusal(format!("{what} has {len} octets; accepted: at most {max}"))),
     };
-    bounded("the name", by, ACTOR_LEN_MAX)?;
+    bounded("the comment", by.comment.as_deref().unwrap_or_default(), COMMENT_LEN_MAX)?;
     bounded("the reason", reason, REASON_LEN_MAX)
-}
-
-/// Whether two names are of one person: neither case nor blanks make a second
-/// one of anybody.
-pub(super) fn is_same_person(one: &str, other: &str) -> bool {
-    let letters = |name: &str| -> String {
-        name.chars().filter(|own| !own.is_whitespace()).flat_map(char::to_lowercase).collect()
-    };
-    letters(one) == letters(other)
 }
 
 /// Why a run does not do what somebody said.
@@ -57,7 +45,7 @@ impl Run {
     pub(super) fn obey(
         &mut self,
         now: Time,
-        by: String,
+        by: Actor,
         reason: String,
         command: Command,
     ) -> Result<(), Refusal> {
@@ -81,7 +69,7 @@ impl Run {
     }
 
     /// Whether somebody may say this now; if not, why, and what would do.
-    fn permit(&self, by: &str, reason: &str, command: &Command) -> Result<(), String> {
+    fn permit(&self, by: &Actor, reason: &str, command: &Command) -> Result<(), String> {
         let needs_reason = matches!(
             command,
             Command::Override { .. }
@@ -103,10 +91,13 @@ impl Run {
             Command::Pause { task } | Command::Resume { task } => {
                 task.map_or(Ok(()), |task| self.known(task))
             }
-            Command::WaiveLimits if self.has_waived(by) => {
-                Err(format!("{by} has set the limits aside already; accepted: a second person"))
+            Command::WaiveLimits => {
+                self.state.waived_by.refusal(by, "set the limits aside").map_or(Ok(()), Err)
             }
-            Command::WaiveLimits | Command::SetMode { .. } => Ok(()),
+            Command::SetMode { .. } => Ok(()),
+            Command::Abort { how: Abort::Revert } if self.state.abort.is_none() => {
+                self.permit_revert()
+            }
             Command::Abort { how } => match (self.state.abort, how) {
                 (None, _) | (Some(Abort::Revert), Abort::Hold) => Ok(()),
                 _ => {
@@ -116,8 +107,26 @@ impl Run {
         }
     }
 
-    fn has_waived(&self, by: &str) -> bool {
-        self.state.waived_by.iter().any(|known| is_same_person(known, by))
+    /// Whether everything that was done can be undone. What cannot is better
+    /// left to a restore than to half of a way back.
+    fn permit_revert(&self) -> Result<(), String> {
+        let stands_in_the_way = |task: &TaskId| match &self.plan.task(*task).undo {
+            Some(Undo { how: UndoBy::Nothing { missing }, .. }) => {
+                self.state.task(*task).needs_undo.then(|| missing.join("` and `"))
+            }
+            _ => None,
+        };
+        let mut ids = self.plan.task_ids();
+        let Some((task, missing)) = ids.find_map(|id| Some((id, stands_in_the_way(&id)?))) else {
+            return Ok(());
+        };
+        let Task { name, template, .. } = self.plan.task(task);
+        Err(format!(
+            "{name} is done, and a revert would lose what was written since: `{missing}` of its \
+             {template} is not given; accepted: `abort`, which leaves everything as it is, and then \
+             `restore {}`",
+            self.plan.datacenter
+        ))
     }
 
     fn known(&self, task: TaskId) -> Result<(), String> {
@@ -132,6 +141,14 @@ impl Run {
             && (trigger, phase) == (Trigger::Retry, Phase::Unreverted);
         if self.state.abort.is_some() && !goes_back_again {
             return Err("the run is aborted, and ends its tasks itself".into());
+        }
+        if matches!(trigger, Trigger::Skip | Trigger::Stop) && !self.is_interruptible(task) {
+            let stage = &self.state.stage(&self.plan, task).name;
+            return Err(format!(
+                "{} is in {stage}, between a fence and what lifts it, and cannot be {done}; \
+                 accepted: once that is through, or `abort --revert`",
+                self.plan.task(task).name
+            ));
         }
         if phase.after(trigger).is_some() {
             return Ok(());
@@ -149,7 +166,7 @@ impl Run {
         ))
     }
 
-    fn permit_approval(&self, task: TaskId, by: &str) -> Result<(), String> {
+    fn permit_approval(&self, task: TaskId, by: &Actor) -> Result<(), String> {
         self.known(task)?;
         let (state, name) = (self.state.task(task), &self.plan.task(task).name);
         let stage = self.state.stage(&self.plan, task);
@@ -157,10 +174,7 @@ impl Run {
         if !asks {
             return Err(format!("{name} does not ask for approval now"));
         }
-        if state.approved_by.iter().any(|known| is_same_person(known, by)) {
-            return Err(format!("{by} has approved {name} already; accepted: somebody else"));
-        }
-        Ok(())
+        state.approved_by.refusal(by, &format!("approved {name}")).map_or(Ok(()), Err)
     }
 
     fn permit_override(&self, id: ConditionId, task: Option<TaskId>) -> Result<(), String> {

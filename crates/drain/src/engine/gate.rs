@@ -1,12 +1,15 @@
 //! Whether a task may do its next step: nobody paused it, no limit is in the
 //! way, and everything that must be healthy is.
 
-use super::command::is_same_person;
 use super::{Hold, Phase, Run};
-use crate::condition::{FRESH_FOR, Verdict};
+use crate::condition::Verdict;
 use crate::fleet::{Fleet, LimitReached};
 use crate::plan::{ConditionId, Direction, TaskId};
 use crate::time::{Millis, Time};
+
+/// How long a look counts, whatever it saw: for that long a condition that has
+/// no value yet is nothing to be held for.
+const LOOK_COUNTS_FOR: Millis = Millis::from_secs(30);
 
 /// What stands between a task and its next step.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,9 +19,10 @@ pub enum Gate {
         nearness: f64,
     },
     /// Conditions hold, but for too short a time, or nobody has looked at them
-    /// yet. That is nothing to be held for before then.
+    /// yet. That is nothing to be held for before then. `None`: they hold by
+    /// samples from before the last effect; the next samples decide.
     Rising {
-        until: Time,
+        until: Option<Time>,
     },
     Closed(Hold),
 }
@@ -36,8 +40,15 @@ impl Run {
         self.judge(now, task, conditions.copied())
     }
 
+    /// When the last effect was confirmed that conditions of a task have to
+    /// judge: its own, and those of the tasks that it waited for.
+    pub(super) fn judged_since(&self, task: TaskId) -> Option<Time> {
+        let of_parents = self.plan.task(task).parents().map(|own| self.state.task(own).effect_at);
+        of_parents.max().flatten().max(self.state.task(task).effect_at)
+    }
+
     pub(super) fn is_paused(&self, task: TaskId) -> bool {
-        self.state.paused || self.state.task(task).paused
+        (self.state.paused || self.state.task(task).paused) && self.is_interruptible(task)
     }
 
     /// What conditions say together: the worst of them.
@@ -48,8 +59,9 @@ impl Run {
         conditions: impl Iterator<Item = ConditionId>,
     ) -> Gate {
         let overridden = &self.state.task(task).overridden;
+        let after = self.judged_since(task);
         let (mut nearness, mut rising): (f64, Option<Time>) = (0.0, None);
-        let mut unknown = None;
+        let (mut unknown, mut is_outdated) = (None, false);
         for id in conditions {
             if overridden.contains(&id) || self.state.overridden.contains(&id) {
                 continue;
@@ -59,14 +71,12 @@ impl Run {
                 continue;
             }
             let (condition, seen) = (self.plan.condition(id), &self.seen[id.index()]);
-            let value = seen.value(now);
-            match condition.verdict(seen, now) {
+            let value = seen.value(now, condition.max_age);
+            match condition.verdict_after(seen, now, after) {
                 Verdict::Breached => return Gate::Closed(Hold::Breach { condition: id, value }),
                 Verdict::Unknown => unknown = unknown.or(Some(id)),
-                Verdict::Rising => {
-                    let until = seen.holds_at(condition.hold_for).unwrap_or(now + Millis(1));
-                    rising = rising.max(Some(until));
-                }
+                // Only a later sample shows that it held for longer.
+                Verdict::Rising | Verdict::Outdated => is_outdated = true,
                 Verdict::Holds => {
                     let near = value.and_then(|value| condition.nearness(value));
                     nearness = nearness.max(near.unwrap_or(0.0));
@@ -75,16 +85,33 @@ impl Run {
         }
         match (unknown, rising) {
             (Some(condition), _) => Gate::Closed(Hold::NoData { condition }),
-            (None, Some(until)) => Gate::Rising { until },
+            (None, _) if is_outdated => Gate::Rising { until: None },
+            (None, Some(until)) => Gate::Rising { until: Some(until) },
             (None, None) => Gate::Open { nearness },
         }
+    }
+
+    /// Has a task looked at again when its conditions have had their time, or
+    /// with the next sample.
+    pub(super) fn rise(&mut self, task: TaskId, until: Option<Time>) {
+        match until {
+            Some(until) => self.wake_at(task, until),
+            None => self.await_look.put(task, true),
+        }
+    }
+
+    /// Whether what was measured last was taken after the last effect: a value
+    /// from before it may breach a condition, but is no verdict on the effect.
+    pub(super) fn is_seen_since(&self, id: ConditionId, since: Option<Time>) -> bool {
+        let taken = self.seen[id.index()].measurement().map(|found| found.from);
+        since.is_none_or(|since| taken.is_none_or(|taken| taken > since))
     }
 
     /// Until when it says nothing that a condition has no value: as long as it
     /// could not have been looked at since the run was taken up, or since the
     /// task is concerned with it.
     pub(super) fn is_unseen_until(&self, now: Time, task: TaskId, id: ConditionId) -> Option<Time> {
-        if self.seen[id.index()].at().is_some_and(|at| now - at <= FRESH_FOR) {
+        if self.seen[id.index()].at().is_some_and(|at| now - at <= LOOK_COUNTS_FOR) {
             return None;
         }
         let state = self.state.task(task);
@@ -95,19 +122,9 @@ impl Run {
             }
             _ => Some(state.entered),
         };
-        let until = since.max(self.began)? + FRESH_FOR;
+        let until = since.max(self.began)? + LOOK_COUNTS_FOR;
         // A clock that was set back must not make it longer.
-        (now < until && until - now <= FRESH_FOR).then_some(until)
-    }
-
-    /// Whether every condition that a step depends on was looked at since
-    /// `since`: what was healthy before a step says nothing about it.
-    pub(super) fn has_looked_since(&self, task: TaskId, since: Time) -> bool {
-        let overridden = &self.state.task(task).overridden;
-        let conditions = self.plan.task(task).health.iter().chain(&self.plan.health);
-        conditions
-            .filter(|id| !overridden.contains(id) && !self.state.overridden.contains(id))
-            .all(|id| self.seen[id.index()].at().is_some_and(|at| at > since))
+        (now < until && until - now <= LOOK_COUNTS_FOR).then_some(until)
     }
 
     /// Takes the position of the fleet; recorded if it changed.
@@ -144,8 +161,7 @@ impl Run {
 
     /// Two people are needed.
     pub(super) fn has_waived_limits(&self) -> bool {
-        let by = &self.state.waived_by;
-        by.iter().any(|one| !is_same_person(one, &by[0]))
+        self.state.waived_by.len() >= 2
     }
 
     /// Writes down that a task waits for what closes a gate.

@@ -191,6 +191,7 @@ impl Run {
         for stage in &self.plan.task(task).stages {
             let (StageKind::Shift { knob, .. }
             | StageKind::Set { knob, .. }
+            | StageKind::PutBack { knob }
             | StageKind::Govern { knob, .. }) = &stage.kind
             else {
                 continue;

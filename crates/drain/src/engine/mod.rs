@@ -15,6 +15,7 @@
 //! What was observed is not written down, but for what decides something. After
 //! a crash everything is observed anew.
 
+mod actor;
 mod budget;
 mod command;
 mod gate;
@@ -36,7 +37,8 @@ mod verb;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-pub use command::{ACTOR_LEN_MAX, REASON_LEN_MAX, Refusal, check_said};
+pub use actor::{Actor, Identity, People, User};
+pub use command::{COMMENT_LEN_MAX, REASON_LEN_MAX, Refusal, check_said};
 pub use phase::{Census, Phase, Trigger};
 pub use record::{Effect, EffectId, Ended, Fact, Hold, Mode, Record, RunOutcome, Seen};
 pub use state::{Corrupt, InFlight, Left, Pause, State};
@@ -44,7 +46,7 @@ pub use task::{Shifted, TaskState};
 pub use verb::{Abort, Command};
 
 use self::look::{LastLook, Wanted};
-use crate::condition::{Observed, Verdict};
+use crate::condition::{Measurement, Observed, Verdict};
 use crate::fleet::Fleet;
 use crate::plan::{ConditionId, KnobId, Plan, StageKind, TaskId};
 use crate::time::{Millis, Time};
@@ -78,8 +80,8 @@ const UNANSWERED_AFTER: Millis = Millis::from_secs(120);
 pub enum Event {
     /// Time has passed.
     Tick,
-    /// A condition was measured, or could not be.
-    Observed { condition: ConditionId, value: Option<f64> },
+    /// A condition was measured, or could not be; `asked` is when that began.
+    Observed { condition: ConditionId, asked: Time, found: Option<Measurement> },
     /// A knob was looked at; `asked` is when that began.
     Looked { knob: KnobId, asked: Time, found: Result<Value, String> },
     /// An effect ended.
@@ -87,7 +89,7 @@ pub enum Event {
     /// The position of the fleet was read.
     Fleet { fleet: Fleet },
     /// Somebody says something.
-    Said { by: String, reason: String, command: Command },
+    Said { by: Actor, reason: String, command: Command },
 }
 
 /// A plan that is being carried out.
@@ -202,14 +204,14 @@ impl Run {
     /// Begins a run.
     pub fn open(
         plan: Arc<Plan>,
-        by: &str,
+        by: impl Into<Actor>,
         reason: &str,
         mode: Mode,
         now: Time,
     ) -> (Run, Vec<Record>) {
         let mut run = Run::blank(plan);
         (run.began, run.last) = (Some(now), now);
-        run.record(now, Fact::Opened { by: by.to_owned(), reason: reason.to_owned(), mode });
+        run.record(now, Fact::Opened { by: by.into(), reason: reason.to_owned(), mode });
         run.wake_all();
         run.settle(now);
         let records = std::mem::take(&mut run.records);
@@ -268,7 +270,12 @@ impl Run {
 
     /// The last value of a condition, if it is fresh.
     pub fn value(&self, condition: ConditionId, now: Time) -> Option<f64> {
-        self.seen[condition.index()].value(now)
+        self.seen[condition.index()].value(now, self.plan.condition(condition).max_age)
+    }
+
+    /// The last measurement of a condition, however old its data is.
+    pub fn measurement(&self, condition: ConditionId) -> Option<Measurement> {
+        self.seen[condition.index()].measurement()
     }
 
     /// What a condition says now.
@@ -304,7 +311,9 @@ impl Run {
         self.last = now;
         match event {
             Event::Tick => {}
-            Event::Observed { condition, value } => self.observe(now, condition, value),
+            Event::Observed { condition, asked, found } => {
+                self.observe(now, condition, asked, found);
+            }
             Event::Looked { knob, asked, found } => self.look(now, knob, asked, found),
             Event::Ended { effect, result } => self.end(now, effect, result),
             Event::Fleet { fleet } => self.take_fleet(now, fleet),
@@ -348,7 +357,8 @@ impl Run {
     fn record(&mut self, at: Time, fact: Fact) {
         let record = Record { seq: self.state.next_seq, at, fact };
         let applied = self.state.apply(&self.plan, &record);
-        debug_assert_eq!(applied, Ok(()), "{record:?}");
+        // What does not follow must not reach the disk: no run could be resumed from it.
+        assert_eq!(applied, Ok(()), "{record:?}");
         self.records.push(record);
     }
 
@@ -382,15 +392,15 @@ impl Run {
         self.agenda.insert((at, task));
     }
 
-    fn observe(&mut self, now: Time, id: ConditionId, value: Option<f64>) {
+    fn observe(&mut self, now: Time, id: ConditionId, asked: Time, found: Option<Measurement>) {
         let Some(seen) = self.seen.get_mut(id.index()) else { return };
         let condition = self.plan.condition(id);
-        let was_fresh = seen.value(now).is_some();
+        let was_fresh = seen.value(now, condition.max_age).is_some();
         let before = seen.at().map(|_| condition.verdict(seen, now));
-        condition.observe(seen, now, value);
+        condition.observe(seen, asked, found);
         let after = condition.verdict(seen, now);
         // Written down each time it comes nearer by a bit: a few times at most.
-        let value = seen.value(now);
+        let value = seen.value(now, condition.max_age);
         let nearness = value.and_then(|value| condition.nearness(value)).unwrap_or(0.0);
         let is_calm = nearness < pace::CLOSE && condition.verdict(seen, now) == Verdict::Holds;
         let was_calm = std::mem::replace(&mut self.are_calm[id.index()], is_calm) && was_fresh;

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::actor::Actor;
 use super::phase::Trigger;
 use super::verb::Command;
 use crate::fleet::{Fleet, LimitReached};
@@ -24,7 +25,7 @@ pub struct Record {
 pub enum Fact {
     /// The run begins.
     Opened {
-        by: String,
+        by: Actor,
         reason: String,
         mode: Mode,
     },
@@ -43,6 +44,11 @@ pub enum Fact {
         task: TaskId,
         stage: StageId,
         outcome: Outcome,
+    },
+    /// Why a stage did not end well, or why a task cannot go back.
+    Failed {
+        task: TaskId,
+        why: String,
     },
     /// Where a knob stood before a task first touched it.
     Found {
@@ -105,7 +111,7 @@ pub enum Fact {
     },
     /// Somebody said something.
     Commanded {
-        by: String,
+        by: Actor,
         reason: String,
         command: Command,
         observed: Vec<Seen>,
@@ -118,6 +124,16 @@ pub enum Fact {
     Closed {
         outcome: RunOutcome,
     },
+}
+
+impl Fact {
+    /// Who did it, of what somebody did.
+    pub fn by(&self) -> Option<&Actor> {
+        match self {
+            Fact::Opened { by, .. } | Fact::Commanded { by, .. } => Some(by),
+            _ => None,
+        }
+    }
 }
 
 /// The number of an effect in its run. It only grows, so it fences off what

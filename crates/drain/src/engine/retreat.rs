@@ -1,5 +1,6 @@
-//! The way back of a task: its knobs in reverse order, in steps, to where they
-//! stood before. Nothing is slammed back: what was drained is cold by now.
+//! The way back of a task: first what its template says that undoes it, then its
+//! knobs in reverse order, in steps, to where they stood before. Nothing is
+//! slammed back: what was drained is cold by now.
 
 use super::gate::Gate;
 use super::pace::{Circumstances, next_stop, stop_after, wait};
@@ -13,13 +14,30 @@ impl Run {
         if self.state.task(task).in_flight.is_some() || self.retries_later(now, task) {
             return;
         }
-        if self.state.task(task).failures >= ATTEMPTS_MAX {
-            return self.move_task(now, task, Trigger::RevertFailed);
+        if self.state.task(task).is_undoing {
+            let undone = self.plan.task(task).undone_knob();
+            return match undone.filter(|_| !self.state.task(task).undo_seen) {
+                Some(knob) => self.look_first(now, task, knob),
+                None => self.advance(now, task),
+            };
         }
+        let state = self.state.task(task);
+        if state.failures >= ATTEMPTS_MAX {
+            let why = state.last_failure.clone().unwrap_or_default();
+            return self.give_up(now, task, format!("it cannot be put back: {why}"));
+        }
+        if state.needs_undo {
+            let why = "it cannot be undone: its template needs parameters for that which it was not \
+                       given";
+            return self.give_up(now, task, why.into());
+        }
+        let has_acted = state.has_acted;
         let Some((knob, origin)) = self.next_to_put_back(task) else {
-            let can = !self.state.task(task).has_acted;
-            let trigger = if can { Trigger::RevertDone } else { Trigger::RevertFailed };
-            return self.move_task(now, task, trigger);
+            if has_acted {
+                let why = "its knobs are put back, but not what its driver did";
+                return self.give_up(now, task, why.into());
+            }
+            return self.move_task(now, task, Trigger::RevertDone);
         };
         if self.is_paused(task) {
             return self.hold(now, task, super::Hold::Paused);
@@ -35,6 +53,12 @@ impl Run {
             Some(shift) => self.step_back(now, task, shift),
             None => self.look_first(now, task, knob),
         }
+    }
+
+    /// Ends a way back that leads nowhere.
+    fn give_up(&mut self, now: Time, task: TaskId, why: String) {
+        self.record(now, super::Fact::Failed { task, why });
+        self.move_task(now, task, Trigger::RevertFailed);
     }
 
     fn stands_at_a_text(&self, knob: KnobId) -> bool {

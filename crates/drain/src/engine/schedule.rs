@@ -58,7 +58,7 @@ impl Run {
                 self.record(now, Fact::Entered { task, stage });
                 self.wake_barriers(task);
             }
-            Gate::Rising { until } => self.wake_at(task, until),
+            Gate::Rising { until } => self.rise(task, until),
             Gate::Closed(why) => self.await_gate(now, task, why),
         }
     }
@@ -73,7 +73,7 @@ impl Run {
         }
         match self.judge(now, task, self.plan.task(task).post.iter().copied()) {
             Gate::Open { .. } => self.move_task(now, task, Trigger::Settle),
-            Gate::Rising { until } => self.wake_at(task, until),
+            Gate::Rising { until } => self.rise(task, until),
             Gate::Closed(why) => self.await_gate(now, task, why),
         }
     }
@@ -123,6 +123,10 @@ impl Run {
         }
         if how == Abort::Revert && !self.children_are_back(task) {
             return true;
+        }
+        if how == Abort::Hold && !self.is_interruptible(task) {
+            // Where it is now it must not stay.
+            return false;
         }
         self.move_task(now, task, trigger);
         true

@@ -1,7 +1,7 @@
 //! What a running task does in each kind of stage.
 
 use super::gate::Gate;
-use super::pace::{Circumstances, next_stop, wait};
+use super::pace::{Circumstances, next_stop, stop_after, wait};
 use super::{
     ATTEMPTS_MAX, CIRCLE_PAUSE, Effect, Fact, Hold, Phase, RETRY_MAX, RETRY_MIN, Run, Shifted,
     Trigger,
@@ -10,6 +10,7 @@ use crate::plan::{
     ConditionId, Direction, Exit, Goal, KnobId, Next, OnBreach, Outcome, Pace, StageId, StageKind,
     TaskId,
 };
+use crate::report::describe;
 use crate::time::{Millis, Time};
 use crate::value::Value;
 
@@ -35,12 +36,13 @@ impl Run {
             }
             self.wake_at(task, ends);
         }
-        if self.govern(now, task) {
+        if self.state.task(task).phase == Phase::Running && self.govern(now, task) {
             return;
         }
         match &stage.kind {
             StageKind::Shift { knob, to } => self.shift(now, task, *knob, to),
             StageKind::Set { knob, to } => self.set(now, task, *knob, to),
+            StageKind::PutBack { knob } => self.put_back(now, task, *knob),
             StageKind::Govern { knob, budget } => self.begin_to_govern(now, task, *knob, *budget),
             StageKind::Act(act) => self.act(now, task, Effect::Act(act.clone())),
             StageKind::Say(saying) if !self.state.task(task).stage_done => {
@@ -87,8 +89,13 @@ impl Run {
     pub(super) fn leave(&mut self, now: Time, task: TaskId, outcome: Outcome) {
         let plan = self.plan.clone();
         let (stage, id) = (self.state.stage(&plan, task), self.state.task(task).stage);
+        let is_undo = self.state.task(task).phase == Phase::Reverting;
+        let why = (outcome != Outcome::Done).then(|| self.why_ended(task, outcome));
         self.release(now, task);
         self.record(now, Fact::Left { task, stage: id, outcome });
+        if let Some(why) = why {
+            self.record(now, Fact::Failed { task, why });
+        }
         match stage.next(outcome) {
             Next::Stage(stage) => {
                 self.record(now, Fact::Entered { task, stage });
@@ -96,8 +103,46 @@ impl Run {
                 self.wake(task);
                 self.wake_barriers(task);
             }
+            // What an undo has done is written down with its last stage.
+            Next::Exit(Exit::Done) if is_undo => self.wake(task),
+            Next::Exit(Exit::Failed) if is_undo => {
+                self.move_task(now, task, Trigger::RevertFailed);
+            }
             Next::Exit(Exit::Done) => self.move_task(now, task, Trigger::StagesDone),
             Next::Exit(Exit::Failed) => self.move_task(now, task, Trigger::StagesFailed),
+        }
+    }
+
+    /// Why the stage that a task is in does not end well.
+    fn why_ended(&self, task: TaskId, outcome: Outcome) -> String {
+        let (stage, state) = (self.state.stage(&self.plan, task), self.state.task(task));
+        let name = &stage.name;
+        let condition = match stage.kind {
+            StageKind::Check { condition } | StageKind::Await { condition } => Some(condition),
+            _ => None,
+        };
+        let judged = condition.map(|id| {
+            let value = self.value(id, self.last);
+            describe(&self.plan, &Hold::Awaits { condition: id, value })
+        });
+        match (outcome, &stage.kind) {
+            (Outcome::Late, _) => {
+                let span = stage.timeout.unwrap_or_default();
+                let held = state.hold.as_ref().map(|(_, why)| describe(&self.plan, why));
+                match judged.or(held) {
+                    Some(why) => format!("{name} was not through within {span}: {why}"),
+                    None => format!("{name} was not through within {span}"),
+                }
+            }
+            (_, StageKind::Shift { knob, to }) if state.last_failure.is_none() => {
+                let at = state.origin(*knob).unwrap_or(to.value());
+                format!("{name}: {} is {at}, and steps need a number", self.plan.knob(*knob))
+            }
+            _ => match (judged, &state.last_failure) {
+                (Some(why), _) => format!("{name}: {why}"),
+                (None, Some(why)) => format!("{name}: {why}"),
+                (None, None) => format!("{name} failed"),
+            },
         }
     }
 
@@ -138,11 +183,16 @@ impl Run {
         }
         let pace = self.plan.task(task).pace;
         match self.gate(now, task) {
+            Gate::Closed(why @ Hold::Breach { .. })
+                if self.plan.direction == Direction::Restore && shift.steps == 0 =>
+            {
+                self.begin_restore(now, task, shift, &pace, why);
+            }
             Gate::Closed(why @ Hold::Breach { .. }) => {
                 self.bear_breach(now, task, shift, &pace, why)
             }
             Gate::Closed(why) => self.hold(now, task, why),
-            Gate::Rising { until } => self.wake_at(task, until),
+            Gate::Rising { until } => self.rise(task, until),
             Gate::Open { nearness } => {
                 if self.needs_share(task) && !self.uses_budgets(task) {
                     // It was held for something else: its share is divided first.
@@ -170,7 +220,7 @@ impl Run {
                 // As soon as somebody has looked, whenever that is.
                 let mut health = self.plan.task(task).health.iter().chain(&self.plan.health);
                 let is_unseen = health.any(|id| self.is_unseen_until(now, task, *id).is_some());
-                return (!is_unseen).then_some(until);
+                return until.filter(|_| !is_unseen);
             }
             Gate::Closed(_) => return None,
         };
@@ -187,10 +237,6 @@ impl Run {
             let looked_enough = shift.at_since + wait(&own.pace, &own.expected, circumstances);
             if now < looked_enough {
                 return self.wake_at(task, looked_enough);
-            }
-            if shift.steps > 0 && !self.has_looked_since(task, shift.at_since) {
-                // The next observation wakes it.
-                return self.await_look.put(task, true);
             }
         }
         if shift.is_there() || shift.from == shift.to {
@@ -210,6 +256,23 @@ impl Run {
         self.issue(now, task, Effect::Write { knob: shift.knob, value });
     }
 
+    /// Takes the first step of a restore although health is bad, once it was so
+    /// for long: it was bad before anything moved, and where nothing is served a
+    /// restore is what cures it. The steps after it are judged as any.
+    fn begin_restore(&mut self, now: Time, task: TaskId, shift: Shifted, pace: &Pace, why: Hold) {
+        self.hold(now, task, why);
+        let Some((since, _)) = self.state.task(task).hold else { return };
+        let patient_until = since + pace.patience;
+        if now < patient_until {
+            return self.wake_at(task, patient_until);
+        }
+        if shift.is_there() || shift.from == shift.to {
+            return self.leave(now, task, Outcome::Done);
+        }
+        self.release(now, task);
+        self.turn(now, task, shift, stop_after(shift.at, pace.first));
+    }
+
     /// Holds while health is bad; does what the pace says if it stays bad.
     fn bear_breach(&mut self, now: Time, task: TaskId, shift: Shifted, pace: &Pace, why: Hold) {
         self.hold(now, task, why);
@@ -223,6 +286,13 @@ impl Run {
         }
         if now < patient_until {
             return self.wake_at(task, patient_until);
+        }
+        if let Some((_, Hold::Breach { condition, .. })) = self.state.task(task).hold
+            && shift.step < 0.0
+            && !self.is_seen_since(condition, Some(shift.at_since))
+        {
+            // Whether the last step back was enough is not known yet.
+            return self.await_look.put(task, true);
         }
         match pace.on_breach {
             OnBreach::Hold => {}
@@ -245,17 +315,33 @@ impl Run {
         self.act(now, task, Effect::Write { knob, value: to.value().clone() });
     }
 
-    /// Does something once, when health allows.
+    /// Writes a knob back to where this task found it.
+    fn put_back(&mut self, now: Time, task: TaskId, knob: KnobId) {
+        match self.state.task(task).origin(knob).cloned() {
+            Some(value) => self.act(now, task, Effect::Write { knob, value }),
+            // It was never written.
+            None => self.leave(now, task, Outcome::Done),
+        }
+    }
+
+    /// Does something once, when health allows. Neither a way back nor what
+    /// follows a fence waits for that.
     pub(super) fn act(&mut self, now: Time, task: TaskId, what: Effect) {
         if self.state.task(task).stage_done {
             return self.leave(now, task, Outcome::Done);
         }
-        match self.gate(now, task) {
+        let gate = match self.state.task(task).phase {
+            _ if !self.is_interruptible(task) => Gate::Open { nearness: 0.0 },
+            Phase::Reverting if self.is_paused(task) => Gate::Closed(Hold::Paused),
+            Phase::Reverting => Gate::Open { nearness: 0.0 },
+            _ => self.gate(now, task),
+        };
+        match gate {
             Gate::Open { .. } => {
                 self.release(now, task);
                 self.issue(now, task, what);
             }
-            Gate::Rising { until } => self.wake_at(task, until),
+            Gate::Rising { until } => self.rise(task, until),
             Gate::Closed(why) => self.hold(now, task, why),
         }
     }
@@ -263,7 +349,7 @@ impl Run {
     fn await_condition(&mut self, now: Time, task: TaskId, condition: ConditionId) {
         match self.judge(now, task, [condition].into_iter()) {
             Gate::Open { .. } => self.leave(now, task, Outcome::Done),
-            Gate::Rising { until } => self.wake_at(task, until),
+            Gate::Rising { until } => self.rise(task, until),
             Gate::Closed(why) => self.await_gate(now, task, why),
         }
     }
@@ -271,7 +357,12 @@ impl Run {
     fn check(&mut self, now: Time, task: TaskId, condition: ConditionId) {
         match self.judge(now, task, [condition].into_iter()) {
             Gate::Open { .. } => self.leave(now, task, Outcome::Done),
-            Gate::Rising { until } => self.wake_at(task, until),
+            Gate::Rising { until } => self.rise(task, until),
+            Gate::Closed(Hold::Breach { .. })
+                if !self.is_seen_since(condition, self.judged_since(task)) =>
+            {
+                self.rise(task, None);
+            }
             Gate::Closed(Hold::Breach { .. }) => self.leave(now, task, Outcome::Failed),
             Gate::Closed(why) => self.hold(now, task, why),
         }
@@ -295,6 +386,13 @@ impl Run {
                 || state.phase == Phase::Settling
                 || (state.phase == Phase::Running && has_come())
         })
+    }
+
+    /// Whether a task may be kept from going on: not between a fence and what
+    /// lifts it.
+    pub(super) fn is_interruptible(&self, task: TaskId) -> bool {
+        self.state.task(task).phase != Phase::Running
+            || self.state.stage(&self.plan, task).is_interruptible
     }
 
     pub(super) fn is_contested(&self, knob: KnobId) -> bool {

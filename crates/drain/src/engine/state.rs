@@ -7,12 +7,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::DRIFT_FORGOTTEN_AFTER;
+use super::actor::{Actor, People};
 use super::phase::{Census, Phase, Trigger};
 use super::record::{Effect, EffectId, Ended, Fact, Hold, Mode, Record, RunOutcome};
 use super::task::{Shifted, TaskState};
 use super::verb::{Abort, Command};
 use crate::fleet::Fleet;
-use crate::plan::{ConditionId, KnobId, Outcome, Plan, Stage, StageId, StageKind, Task, TaskId};
+use crate::plan::{
+    ConditionId, Exit, KnobId, Next, Outcome, Plan, Stage, StageId, StageKind, Task, TaskId, Undo,
+    UndoBy,
+};
 use crate::time::Time;
 use crate::value::Value;
 
@@ -22,7 +26,7 @@ pub struct State {
     pub paused: bool,
     pub abort: Option<Abort>,
     /// Who set the limits aside; two are needed.
-    pub waived_by: Vec<String>,
+    pub waived_by: People,
     /// Conditions that count as held for all tasks.
     pub overridden: Vec<ConditionId>,
     pub tasks: Vec<TaskState>,
@@ -109,7 +113,7 @@ impl State {
             mode: Mode::Drill,
             paused: false,
             abort: None,
-            waived_by: Vec::new(),
+            waived_by: People::default(),
             overridden: Vec::new(),
             tasks: plan.tasks.iter().map(|_| TaskState::new()).collect(),
             in_flight: BTreeMap::new(),
@@ -173,7 +177,7 @@ impl State {
         match fact {
             Fact::Opened { mode, by, reason } => {
                 self.mode = *mode;
-                (self.opened_by, self.reason) = (by.clone(), reason.clone());
+                (self.opened_by, self.reason) = (by.to_string(), reason.clone());
                 self.opened = Some(at);
             }
             Fact::Moved { task, trigger } => self.take_moved(plan, *task, *trigger, at)?,
@@ -187,16 +191,23 @@ impl State {
                 if is_barrier && state.phase == Phase::Running && !state.met.contains(stage) {
                     state.met.push(*stage);
                 }
+                let own = &plan.task(*task).stages[stage.index()];
                 match outcome {
                     Outcome::Done => state.occasions.retain(|(own, _)| own != stage),
-                    Outcome::Failed | Outcome::Late => state.stumbled = Some(*stage),
+                    Outcome::Failed | Outcome::Late => state.stumbled = Some(own.retry),
+                }
+                if state.is_undoing && own.next(*outcome) == Next::Exit(Exit::Done) {
+                    (state.is_undoing, state.needs_undo, state.has_acted) = (false, false, false);
                 }
                 if *outcome != Outcome::Failed {
                     (state.failures, state.last_failure) = (0, None);
                 }
             }
+            Fact::Failed { task, why } => self.task_mut(*task)?.failure = Some(why.clone()),
             Fact::Found { task, knob, value } => self.take_found(plan, *task, *knob, value, at)?,
-            Fact::Issued { effect, task, what } => self.take_issued(*effect, *task, what, at)?,
+            Fact::Issued { effect, task, what } => {
+                self.take_issued(plan, *effect, *task, what, at)?;
+            }
             Fact::Ended { effect, result } => self.take_ended(plan, *effect, result, at)?,
             Fact::Drifted { knob, found, .. } => {
                 let left = self.knobs.get_mut(knob.index()).and_then(Option::as_mut);
@@ -234,7 +245,7 @@ impl State {
             Fact::Commanded { by, reason, command, .. } => {
                 self.take_command(by, command)?;
                 if let Command::Pause { task: None } = command {
-                    let (by, reason) = (by.clone(), reason.clone());
+                    let (by, reason) = (by.to_string(), reason.clone());
                     self.pause = Some(Pause { since: at, by, reason });
                 }
                 self.pause.take_if(|_| !self.paused);
@@ -294,14 +305,23 @@ impl State {
             // Whatever was done about it since: that is what is to be tried again.
             state.stage = state.stumbled.take().unwrap_or(state.stage);
         }
+        if matches!(next, Phase::Running | Phase::Settling | Phase::Reverting) {
+            state.failure = None;
+        }
         if next == Phase::Reverting {
             state.shift = None;
             (state.failures, state.last_failure) = (0, None);
+            if let Some(Undo { how: UndoBy::Stages { first }, .. }) = plan.task(task).undo
+                && state.needs_undo
+            {
+                (state.stage, state.is_undoing, state.undo_seen) = (first, true, false);
+            }
         }
         if next == Phase::Reverted {
             // All that it did is undone: whoever retries it begins anew.
             (state.stage, state.governs) = (StageId(0), None);
             state.stumbled = None;
+            (state.needs_undo, state.is_undoing) = (false, false);
             state.met.clear();
         }
         state.hold = None;
@@ -310,11 +330,14 @@ impl State {
             // What comes now is tried as often as anything; why it ended stays.
             state.failures = 0;
         }
-        let stage = state.stage;
+        let (stage, is_undoing) = (state.stage, state.is_undoing);
         self.census.move_one(before, next);
         match next {
             // A crash may come before the record that says which stage it enters.
             Phase::Running => self.enter(task, stage, kind_of(plan, task, stage)?, at),
+            Phase::Reverting if is_undoing => {
+                self.enter(task, stage, kind_of(plan, task, stage)?, at)
+            }
             _ => Ok(()),
         }
     }
@@ -333,12 +356,22 @@ impl State {
                 Some(to.value().clone())
             }
             // The way back.
-            (Phase::Reverting, _) => self.task(task).origin(knob).cloned(),
+            (Phase::Reverting, _) if !self.task(task).is_undoing => {
+                self.task(task).origin(knob).cloned()
+            }
             _ => None,
         };
+        let undone = plan.task(task).undone_knob();
         let state = self.task_mut(task)?;
         if state.origin(knob).is_none() {
             state.origins.push((knob, value.clone()));
+        }
+        if state.is_undoing && undone == Some(knob) {
+            state.undo_seen = true;
+            if state.origin(knob).is_some_and(|origin| origin.is_met_by(value)) {
+                // It never came to it.
+                (state.is_undoing, state.needs_undo) = (false, false);
+            }
         }
         let is_there = goal.as_ref().is_some_and(|goal| goal.is_met_by(value));
         if is_there {
@@ -374,6 +407,7 @@ impl State {
 
     fn take_issued(
         &mut self,
+        plan: &Plan,
         effect: EffectId,
         task: TaskId,
         what: &Effect,
@@ -387,6 +421,11 @@ impl State {
             return Err(format!("effect {} has not ended", other.0));
         }
         state.in_flight = Some(effect);
+        // Whether it worked or not: it may have.
+        let undo = plan.tasks.get(task.index()).and_then(|own| own.undo.as_ref());
+        let is_undone = undo.is_some_and(|undo| undo.after == state.stage);
+        state.needs_undo |=
+            is_undone && state.phase == Phase::Running && !matches!(what, Effect::Say(_));
         match (what, &mut state.shift) {
             (Effect::Write { knob, value: Value::Number(value) }, Some(shift))
                 if shift.knob == *knob =>
@@ -434,7 +473,18 @@ impl State {
                 if state.phase.is_active() {
                     state.last_failure = None;
                 }
-                state.stage_done |= is_of_stage && state.phase == Phase::Running;
+                let is_in_stage = state.phase == Phase::Running || state.is_undoing;
+                state.stage_done |= is_of_stage && is_in_stage;
+                let governs = state.governs.map(|(knob, _)| knob);
+                let is_change = match &ended.what {
+                    // A rate that follows its budget is no step to be judged.
+                    Effect::Write { knob, .. } => governs != Some(*knob),
+                    Effect::Act(_) => true,
+                    Effect::Say(_) => false,
+                };
+                if is_change {
+                    state.effect_at = Some(at);
+                }
                 if let Effect::Write { knob, value } = ended.what {
                     state.doubted.retain(|(own, _)| *own != knob);
                     if let Some(shift) = state.shift.as_mut().filter(|shift| shift.knob == knob) {
@@ -472,7 +522,7 @@ impl State {
         Ok(())
     }
 
-    fn take_command(&mut self, by: &str, command: &Command) -> Result<(), String> {
+    fn take_command(&mut self, by: &Actor, command: &Command) -> Result<(), String> {
         match command {
             Command::Pause { task: None } => self.paused = true,
             Command::Resume { task: None } => self.paused = false,
@@ -493,9 +543,9 @@ impl State {
             Command::Accelerate { task: None } => {
                 self.tasks.iter_mut().for_each(TaskState::hurry);
             }
-            Command::Approve { task } => self.task_mut(*task)?.approved_by.push(by.to_owned()),
+            Command::Approve { task } => self.task_mut(*task)?.approved_by.count(by),
             Command::SetMode { mode } => self.mode = *mode,
-            Command::WaiveLimits => self.waived_by.push(by.to_owned()),
+            Command::WaiveLimits => self.waived_by.count(by),
             Command::Abort { how } => {
                 self.abort = Some(*how);
                 self.astray.clear();
@@ -532,7 +582,10 @@ impl Stage {
             (StageKind::Set { knob: own, to }, Effect::Write { knob, value }) => {
                 own == knob && to.value() == value
             }
-            (StageKind::Govern { knob: own, .. }, Effect::Write { knob, .. }) => own == knob,
+            (
+                StageKind::Govern { knob: own, .. } | StageKind::PutBack { knob: own },
+                Effect::Write { knob, .. },
+            ) => own == knob,
             (StageKind::Act(own), Effect::Act(act)) => own == act,
             (StageKind::Say(own), Effect::Say(saying)) => own == saying,
             _ => false,

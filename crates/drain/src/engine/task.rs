@@ -1,5 +1,6 @@
 //! The durable state of one task.
 
+use super::actor::People;
 use super::phase::Phase;
 use super::record::{EffectId, Hold};
 use crate::plan::{BudgetId, ConditionId, KnobId, StageId};
@@ -10,7 +11,7 @@ use crate::value::Value;
 pub struct TaskState {
     pub phase: Phase,
     pub stage: StageId,
-    /// The stage that last ended otherwise than well.
+    /// Where a retry begins, by the stage that last ended otherwise than well.
     pub stumbled: Option<StageId>,
     /// Barriers that it has left since it began anew.
     pub met: Vec<StageId>,
@@ -29,6 +30,9 @@ pub struct TaskState {
     /// A knob that it keeps at its share of a budget.
     pub governs: Option<(KnobId, BudgetId)>,
     pub in_flight: Option<EffectId>,
+    /// When the last effect was confirmed that changed something. Conditions
+    /// judge it by samples that were taken later.
+    pub effect_at: Option<Time>,
     /// The first try of what stages do once that were not done yet: what tells a
     /// repetition from a second act.
     pub occasions: Vec<(StageId, EffectId)>,
@@ -36,8 +40,10 @@ pub struct TaskState {
     pub failures: u32,
     pub failed_at: Time,
     pub last_failure: Option<String>,
+    /// Why a stage did not end well, whatever was done about it since.
+    pub failure: Option<String>,
     /// Who approved the stage it is in.
-    pub approved_by: Vec<String>,
+    pub approved_by: People,
     pub overridden: Vec<ConditionId>,
     pub paused: bool,
     /// How often somebody asked for more speed.
@@ -49,6 +55,12 @@ pub struct TaskState {
     pub was_helped: bool,
     /// Whether it did something that writing knobs back does not undo.
     pub has_acted: bool,
+    /// Whether it had the effect that the undo of its template is about.
+    pub needs_undo: bool,
+    /// Whether it is in the stages that undo it, and whether it was looked
+    /// whether there is something to undo: what failed may have worked or not.
+    pub is_undoing: bool,
+    pub undo_seen: bool,
     /// Steps of all its shifts, and times that a breach held it.
     pub steps: u32,
     pub breaches: u32,
@@ -87,11 +99,13 @@ impl TaskState {
             stage_done: false,
             governs: None,
             in_flight: None,
+            effect_at: None,
             occasions: Vec::new(),
             failures: 0,
             failed_at: Time(0),
             last_failure: None,
-            approved_by: Vec::new(),
+            failure: None,
+            approved_by: People::default(),
             overridden: Vec::new(),
             paused: false,
             haste: 0,
@@ -99,10 +113,18 @@ impl TaskState {
             is_stuck: false,
             was_helped: false,
             has_acted: false,
+            needs_undo: false,
+            is_undoing: false,
+            undo_seen: false,
             steps: 0,
             breaches: 0,
             borne: 0.0,
         }
+    }
+
+    /// Why it failed, if it did, or what it has trouble with.
+    pub fn trouble(&self) -> Option<&str> {
+        self.failure.as_deref().or(self.last_failure.as_deref())
     }
 
     /// Where a knob stood before this task touched it.

@@ -6,9 +6,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::*;
-use crate::condition::Source;
+use crate::condition::{Comparison, NoData, Source};
 use crate::runbook::{
-    self, Aim, ConditionUse, Evacuation, Place, Problems, Runbooks, Service, Work,
+    self, Aim, ConditionUse, Evacuation, NoTraffic, Place, Problems, Runbooks, Service, Work,
 };
 
 /// What a plan depends on besides the runbooks.
@@ -25,6 +25,8 @@ pub(crate) struct Given<'a> {
 /// what holds state.
 const PRIORITY_USER_FACING: i32 = 100;
 const PRIORITY_STATEFUL: i32 = 50;
+/// How old samples may be, in scrape intervals: one may be missed.
+const MAX_AGE_SCRAPES: f64 = 3.0;
 
 /// The plan, if nothing is in its way; what is gets noted.
 pub(crate) fn compile(
@@ -271,15 +273,13 @@ impl<'a, 'p> Compiler<'a, 'p> {
         self.name_originals(&mut expanded);
         let mut stages = Vec::new();
         for stage in &expanded {
-            stages.push(Stage {
-                name: stage.name.clone(),
-                kind: self.kind(draft, stage)?,
-                timeout: stage.timeout,
-                done: stage.done,
-                failed: stage.failed,
-                late: stage.late,
-            });
+            stages.push(self.stage(draft, stage, 0)?);
         }
+        let undo = runbook::expand_undo(template, task, &service.name.value, self.dc())?;
+        let undo = match undo {
+            Some(undo) => Some(self.undo(draft, undo, &mut stages)?),
+            None => None,
+        };
         let uses = |this: &mut Self, list: &[ConditionUse], kind: &str| {
             this.uses(list, Some(service), &format!("{name}.{kind}"))
         };
@@ -303,6 +303,7 @@ impl<'a, 'p> Compiler<'a, 'p> {
             health,
             post: uses(self, &task.post, "post"),
             stages,
+            undo,
             pace: task.pace.value,
             timeout: task.timeout,
             budgets: (task.budgets.iter())
@@ -310,6 +311,48 @@ impl<'a, 'p> Compiler<'a, 'p> {
                 .collect::<Option<_>>()?,
             expected: self.given.expectations.get(name).copied().unwrap_or_default(),
         })
+    }
+
+    /// A stage whose number is higher by `offset` in the task than in its template.
+    fn stage(
+        &mut self,
+        draft: &Draft<'_>,
+        stage: &runbook::ExpandedStage,
+        offset: u32,
+    ) -> Option<Stage> {
+        let moved = |next: Next| match next {
+            Next::Stage(stage) => Next::Stage(StageId(stage.0 + offset)),
+            exit => exit,
+        };
+        Some(Stage {
+            name: stage.name.clone(),
+            kind: self.kind(draft, stage)?,
+            timeout: stage.timeout,
+            done: moved(stage.done),
+            failed: moved(stage.failed),
+            late: moved(stage.late),
+            retry: StageId(stage.retry.0 + offset),
+            is_interruptible: stage.is_interruptible,
+        })
+    }
+
+    /// How a task is undone; adds the stages for it.
+    fn undo(
+        &mut self,
+        draft: &Draft<'_>,
+        undo: runbook::ExpandedUndo,
+        stages: &mut Vec<Stage>,
+    ) -> Option<Undo> {
+        let runbook::ExpandedUndo { after, missing, stages: own } = undo;
+        if !missing.is_empty() {
+            return Some(Undo { after, how: UndoBy::Nothing { missing } });
+        }
+        let first = StageId(stages.len() as u32);
+        for stage in &own {
+            let stage = self.stage(draft, stage, first.0)?;
+            stages.push(stage);
+        }
+        Some(Undo { after, how: UndoBy::Stages { first } })
     }
 
     /// Puts values where texts name that of a knob before the drain.
@@ -346,6 +389,14 @@ impl<'a, 'p> Compiler<'a, 'p> {
 
     fn kind(&mut self, draft: &Draft<'_>, stage: &runbook::ExpandedStage) -> Option<StageKind> {
         Some(match &stage.work {
+            Work::Shift { knob, to: Aim::Original, .. }
+            | Work::Set { knob, to: Aim::Original, .. }
+                if self.is_untouched(knob) =>
+            {
+                // Nothing has to be read for this: it cannot stand in the way of a restore.
+                let text = format!("{knob} was not changed by the drain, and is left as it is");
+                StageKind::Say(Saying { channel: None, text })
+            }
             Work::Shift { knob, to, .. } => {
                 let to = self.goal(draft, knob, to)?;
                 if to.value().number().is_none() {
@@ -360,11 +411,16 @@ impl<'a, 'p> Compiler<'a, 'p> {
             Work::Set { knob, to, .. } => {
                 StageKind::Set { to: self.goal(draft, knob, to)?, knob: self.knob(knob)? }
             }
+            Work::PutBack { knob } => StageKind::PutBack { knob: self.knob(knob)? },
             Work::Govern { knob, budget } => {
                 StageKind::Govern { knob: self.knob(knob)?, budget: self.budget(budget)? }
             }
             Work::Act { act, .. } => StageKind::Act(act.clone()),
             Work::Await(used) => StageKind::Await { condition: self.filled(draft, stage, used)? },
+            Work::AwaitExactly(used) => {
+                let tolerant = self.filled(draft, stage, used)?;
+                StageKind::Await { condition: self.exactly(tolerant) }
+            }
             Work::Check(used) => StageKind::Check { condition: self.filled(draft, stage, used)? },
             Work::TimedWait(span) => StageKind::TimedWait { span: *span },
             Work::Barrier(name) => StageKind::Barrier { name: name.clone() },
@@ -375,6 +431,12 @@ impl<'a, 'p> Compiler<'a, 'p> {
                 StageKind::Say(Saying { channel: channel.clone(), text: text.clone() })
             }
         })
+    }
+
+    /// Whether the drain that is undone did not come to a knob. What it changes is
+    /// recorded before it is changed.
+    fn is_untouched(&self, knob: &str) -> bool {
+        !self.given.originals.is_empty() && !self.given.originals.contains_key(knob)
     }
 
     fn goal(&mut self, draft: &Draft<'_>, knob: &str, to: &Aim) -> Option<Goal> {
@@ -458,6 +520,14 @@ impl<'a, 'p> Compiler<'a, 'p> {
         }
     }
 
+    /// The same condition without tolerance: nothing at all may be missing.
+    fn exactly(&mut self, tolerant: ConditionId) -> ConditionId {
+        let known = self.conditions[tolerant.index()].clone();
+        let name = format!("{} (exactly)", known.name);
+        let exact = Condition { name, comparison: Comparison::AtMost, bound: 0.0, ..known };
+        self.keep(exact)
+    }
+
     fn named(&mut self, name: &str, by: Option<&Service>) -> Option<ConditionId> {
         let (service, condition) = match name.split_once('.') {
             Some((service, condition)) => (self.runbooks.service(service)?, condition),
@@ -500,13 +570,24 @@ impl<'a, 'p> Compiler<'a, 'p> {
             comparison: condition.comparison,
             bound: condition.bound.value,
             hold_for: condition.hold_for,
+            max_age: condition.max_age.unwrap_or(self.evacuation.scrape_interval * MAX_AGE_SCRAPES),
             no_data: condition.no_data,
+            no_traffic: match (condition.no_traffic, self.given.direction) {
+                (None, _) => condition.no_data,
+                (Some(NoTraffic::As(policy)), _) => policy,
+                (Some(NoTraffic::PassOnRestore), Direction::Restore) => NoData::Pass,
+                (Some(NoTraffic::PassOnRestore), Direction::Drain) => NoData::Block,
+            },
         };
+        Some(self.keep(condition))
+    }
+
+    fn keep(&mut self, condition: Condition) -> ConditionId {
         let key = format!("{condition:?}");
-        Some(*self.condition_ids.entry(key).or_insert_with(|| {
+        *self.condition_ids.entry(key).or_insert_with(|| {
             self.conditions.push(condition);
             ConditionId(self.conditions.len() as u32 - 1)
-        }))
+        })
     }
 }
 

@@ -36,8 +36,8 @@ pub struct Foresight {
     /// Load that a drain moves and that has no place below the utilization
     /// limits of the others.
     pub too_much: f64,
-    /// Whether all load that a drain moves has a place. A restore always fits:
-    /// there is no better place than where it comes from.
+    /// Whether all load that a drain moves has a place, and is served. A restore
+    /// always fits: there is no better place than where it comes from.
     pub fits: bool,
     pub moves: Vec<Move>,
 }
@@ -102,13 +102,15 @@ impl Plan {
         }
         let loads = Loads::of(self);
         let capacity = self.capacity_after(&loads);
-        let too_much = self.too_much(&capacity, &loads);
+        let too_much = self.too_much(&capacity);
+        let is_lost = |own: &Unserved| own.after > own.before;
+        let loses = self.direction == Direction::Drain && loads.unserved.iter().any(is_lost);
         Foresight {
             waves,
             critical_path: self.critical_path(&tasks),
             total: tasks.iter().map(|task| task.ends).max().unwrap_or_default(),
             tasks,
-            fits: too_much <= 0.0,
+            fits: too_much <= 0.0 && !loses,
             capacity,
             unserved: loads.unserved,
             too_much,
@@ -181,7 +183,7 @@ impl Plan {
                 let steps = task.pace.steps();
                 Millis(task.pace.wait.0.saturating_mul(u64::from(steps)))
             }
-            StageKind::Set { .. } => SET_USUALLY,
+            StageKind::Set { .. } | StageKind::PutBack { .. } => SET_USUALLY,
             StageKind::Act(_) => ACT_USUALLY,
             StageKind::Await { condition } => AWAIT_USUALLY.max(hold(*condition)),
             StageKind::Check { condition } => CHECK_USUALLY + hold(*condition),
@@ -222,16 +224,14 @@ impl Plan {
         capacity.collect()
     }
 
-    /// What a drain moves to where it has no place, or to nowhere. What was too
-    /// much before is not its doing.
-    fn too_much(&self, capacity: &[Capacity], loads: &Loads) -> f64 {
+    /// What a drain moves to where it has no place. What was too much before is
+    /// not its doing.
+    fn too_much(&self, capacity: &[Capacity]) -> f64 {
         if self.direction == Direction::Restore {
             return 0.0;
         }
         let over = capacity.iter().filter(|own| !own.fits);
-        let over = over.fold(0.0, |all, own| all + own.after - own.usable.max(own.before));
-        let lost = loads.unserved.iter().map(|own| (own.after - own.before).max(0.0));
-        lost.fold(over, |all, own| all + own)
+        over.fold(0.0, |all, own| all + own.after - own.usable.max(own.before))
     }
 
     fn moves(&self, positions: &BTreeMap<KnobId, Value>) -> Vec<Move> {
@@ -239,7 +239,7 @@ impl Plan {
         let mut stands = positions.clone();
         let mut moves = Vec::new();
         for id in self.task_ids() {
-            for stage in &self.task(id).stages {
+            for stage in self.task(id).forward() {
                 let (StageKind::Shift { knob, to } | StageKind::Set { knob, to }) = &stage.kind
                 else {
                     continue;
@@ -312,7 +312,10 @@ mod tests {
                 done,
                 failed,
                 late: failed,
+                retry: StageId(0),
+                is_interruptible: true,
             }],
+            undo: None,
             pace: PACE,
             timeout: Millis::from_secs(3600),
             budgets: Vec::new(),
@@ -430,7 +433,7 @@ mod tests {
         assert_eq!((before, after), (vec![60.0, 0.0], vec![0.0, 0.0]));
         let nowhere = Unserved { service: "web".into(), before: 0.0, after: 60.0 };
         assert_eq!(foresight.unserved, [nowhere]);
-        assert_eq!((foresight.fits, foresight.too_much), (false, 60.0));
+        assert_eq!((foresight.fits, foresight.too_much), (false, 0.0));
     }
 
     #[test]

@@ -126,8 +126,10 @@ pub struct Task {
     pub pre: Vec<ConditionId>,
     pub health: Vec<ConditionId>,
     pub post: Vec<ConditionId>,
-    /// The first one is where it begins.
+    /// The first one is where it begins. Those that undo it come last.
     pub stages: Vec<Stage>,
+    /// How a revert undoes what it is not enough to put knobs back for.
+    pub undo: Option<Undo>,
     pub pace: Pace,
     /// After that long it is stuck, if its history does not say so before.
     pub timeout: Millis,
@@ -151,6 +153,25 @@ pub struct Expected {
     pub breached: f64,
 }
 
+/// What a revert does once a stage has had its effect: to set knobs back in
+/// reverse order is no undo for a promotion.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Undo {
+    /// The stage whose effect it is about.
+    pub after: StageId,
+    pub how: UndoBy,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UndoBy {
+    /// These stages run, from this one to the last of the task. Then knobs are
+    /// put back.
+    Stages { first: StageId },
+    /// The task does not give what they need: a revert is refused.
+    Nothing { missing: Vec<String> },
+}
+
 /// One stage of a task, and where each of its outcomes leads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stage {
@@ -161,6 +182,12 @@ pub struct Stage {
     pub done: Next,
     pub failed: Next,
     pub late: Next,
+    /// Where a retry begins if this stage ended badly.
+    pub retry: StageId,
+    /// Whether health, limits, a pause, or an abort that holds may keep it from
+    /// going on. What follows a fence must not be kept: nothing is served until
+    /// it is through.
+    pub is_interruptible: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -200,6 +227,10 @@ pub enum StageKind {
     Set {
         knob: KnobId,
         to: Goal,
+    },
+    /// Writes a knob back to where this task found it.
+    PutBack {
+        knob: KnobId,
     },
     /// Keeps a knob at this task's share of a budget until the task ends.
     Govern {
@@ -375,6 +406,22 @@ impl Task {
     /// Every parent, strong or weak.
     pub fn parents(&self) -> impl Iterator<Item = TaskId> {
         self.after.iter().chain(&self.after_weak).copied()
+    }
+
+    /// The stages that do what the task is there for.
+    pub fn forward(&self) -> &[Stage] {
+        match self.undo {
+            Some(Undo { how: UndoBy::Stages { first }, .. }) => &self.stages[..first.index()],
+            _ => &self.stages,
+        }
+    }
+
+    /// The knob that the effect which an undo is about writes, if it writes one.
+    pub fn undone_knob(&self) -> Option<KnobId> {
+        match self.stages.get(self.undo.as_ref()?.after.index())?.kind {
+            StageKind::Shift { knob, .. } | StageKind::Set { knob, .. } => Some(knob),
+            _ => None,
+        }
     }
 
     /// Every condition that it names.

@@ -16,6 +16,7 @@ pub use path::CostlyEdge;
 pub use traffic::TrafficReport;
 
 use self::curves::Curves;
+use crate::condition::Condition;
 use crate::date::rfc3339;
 use crate::engine::{Corrupt, Effect, Fact, Hold, Mode, Phase, Record, RunOutcome, State};
 use crate::history::Sample;
@@ -133,9 +134,22 @@ pub struct Astray {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Said {
     pub at: Time,
+    /// The identity: `ann (uid 1000)`.
     pub by: String,
+    /// What was typed beside it.
+    pub comment: Option<String>,
     pub reason: String,
     pub what: String,
+}
+
+impl Said {
+    /// The identity, with what was typed beside it.
+    pub fn who(&self) -> String {
+        match &self.comment {
+            Some(comment) => format!("{}, “{comment}”", self.by),
+            None => self.by.clone(),
+        }
+    }
 }
 
 impl Report {
@@ -229,7 +243,8 @@ impl Gathered {
             }),
             Fact::Opened { by, reason, .. } => self.said.push(Said {
                 at,
-                by: by.clone(),
+                by: by.to_string(),
+                comment: by.comment.clone(),
                 reason: reason.clone(),
                 what: match plan.direction {
                     Direction::Drain => format!("drain {}", plan.datacenter),
@@ -238,7 +253,8 @@ impl Gathered {
             }),
             Fact::Commanded { by, reason, command, .. } => self.said.push(Said {
                 at,
-                by: by.clone(),
+                by: by.to_string(),
+                comment: by.comment.clone(),
                 reason: reason.clone(),
                 what: command.describe(plan),
             }),
@@ -345,7 +361,7 @@ fn task_report(
         held,
         was_stuck: own.is_stuck,
         is_critical,
-        failure: own.last_failure.clone(),
+        failure: own.trouble().map(str::to_owned),
         sample: took.filter(|_| is_usual).map(|took| Sample {
             took,
             step: own.borne,
@@ -356,13 +372,15 @@ fn task_report(
 
 /// A hold as people read it.
 pub fn describe(plan: &Plan, why: &Hold) -> String {
-    let shown = |id: &ConditionId| {
-        let condition = plan.condition(*id);
-        format!("{} {} {}", condition.name, condition.comparison.symbol(), number(condition.bound))
+    let shown = |id: &ConditionId, value: &Option<f64>| {
+        let Condition { name, comparison, bound, .. } = plan.condition(*id);
+        let value =
+            value.map_or("has no value".to_owned(), |value| format!("is {}", number(value)));
+        format!("{name} {value}, must be {} {}", comparison.symbol(), number(*bound))
     };
     match why {
-        Hold::Awaits { condition, .. } => format!("waits for {}", shown(condition)),
-        Hold::Breach { condition, .. } => format!("breach of {}", shown(condition)),
+        Hold::Awaits { condition, value } => format!("waits: {}", shown(condition, value)),
+        Hold::Breach { condition, value } => format!("breach: {}", shown(condition, value)),
         Hold::NoData { condition } => format!("no data for {}", plan.condition(*condition).name),
         Hold::Paused => "paused".into(),
         Hold::Limit(reached) => format!("limit: {reached}"),

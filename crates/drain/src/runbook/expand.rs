@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 
 use super::arguments::{Argument, parse};
-use super::spec::{ConditionUse, Parameter, Stage, Target, Task, Template};
+use super::problem::Placed;
+use super::spec::{ConditionUse, Parameter, Stage, Target, Task, Template, Timeout};
 use super::stages::{ArgumentKind, Input};
 use super::tree::{Node, Tree};
 use super::words::{self, Piece};
@@ -22,21 +23,58 @@ pub(crate) struct ExpandedStage {
     pub done: Next,
     pub failed: Next,
     pub late: Next,
+    pub retry: StageId,
+    pub is_interruptible: bool,
+}
+
+/// How a task is undone, if that takes more than putting its knobs back.
+#[derive(Clone, Debug)]
+pub(crate) struct ExpandedUndo {
+    /// Its place among the stages of the task.
+    pub after: StageId,
+    /// Parameters that it needs and the task does not give.
+    pub missing: Vec<String>,
+    pub stages: Vec<ExpandedStage>,
 }
 
 /// What a stage does, with names for what a plan numbers.
 #[derive(Clone, Debug)]
 pub(crate) enum Work {
-    Shift { knob: String, to: Aim, returns: bool },
-    Set { knob: String, to: Aim, returns: bool },
-    Govern { knob: String, budget: String },
-    Act { act: Act, changes: Vec<String> },
+    Shift {
+        knob: String,
+        to: Aim,
+        returns: bool,
+    },
+    Set {
+        knob: String,
+        to: Aim,
+        returns: bool,
+    },
+    PutBack {
+        knob: String,
+    },
+    Govern {
+        knob: String,
+        budget: String,
+    },
+    Act {
+        act: Act,
+        changes: Vec<String>,
+    },
     Await(ConditionUse),
+    /// A condition of which only the source counts: nothing may be missing.
+    AwaitExactly(ConditionUse),
     Check(ConditionUse),
     TimedWait(Millis),
     Barrier(String),
-    Approve { people: u32, question: String },
-    Say { channel: Option<String>, text: String },
+    Approve {
+        people: u32,
+        question: String,
+    },
+    Say {
+        channel: Option<String>,
+        text: String,
+    },
 }
 
 /// Where a knob is to go.
@@ -73,7 +111,36 @@ pub(crate) fn expand(
     for stage in &template.stages {
         works.push(filler.work(stage)?);
     }
-    connect(template, works)
+    connect(&filler, works)
+}
+
+/// How a task is undone; `Some(None)` if it is by putting its knobs back.
+pub(crate) fn expand_undo(
+    template: &Template,
+    task: &Task,
+    service: &str,
+    datacenter: &str,
+) -> Option<Option<ExpandedUndo>> {
+    let is_given = |name: &str| {
+        let is_named = |(own, _): &(Placed<String>, Node)| own.value == name;
+        let has_default = || template.parameter(name).is_some_and(|own| own.default.is_some());
+        task.with.iter().any(is_named) || has_default()
+    };
+    let Some(undo) = &template.undo else { return Some(None) };
+    if undo.if_given.as_ref().is_some_and(|name| !is_given(&name.value)) {
+        return Some(None);
+    }
+    let forward = expand(template, task, service, datacenter)?;
+    let after = forward.iter().position(|stage| stage.name == undo.after.value);
+    // A stage that is passed over needs no undoing.
+    let Some(after) = after else { return Some(None) };
+    let needs = undo.needs.iter().map(|name| name.value.clone());
+    let missing: Vec<String> = needs.filter(|name| !is_given(name)).collect();
+    let stages = match missing.is_empty() {
+        true => expand(&undo.template, task, service, datacenter)?,
+        false => Vec::new(),
+    };
+    Some(Some(ExpandedUndo { after: StageId(after as u32), missing, stages }))
 }
 
 /// The value of a parameter: what the task gives, or the default.
@@ -110,6 +177,7 @@ impl Filler<'_> {
     fn work(&self, stage: &Stage) -> Option<Option<Work>> {
         let shape = stage.shape?;
         let mut inputs = Inputs::new();
+        let has_instead = |input: &Input| input.name == "condition" && self.is_exact(stage);
         for input in shape.inputs {
             let given = stage.with.iter().find(|(name, _)| name.value == input.name);
             match given.map(|(_, node)| self.fill(input, node)) {
@@ -117,7 +185,7 @@ impl Filler<'_> {
                     Filled::With(argument) => {
                         inputs.insert(input.name, argument);
                     }
-                    Filled::Absent if input.required => return Some(None),
+                    Filled::Absent if input.required && !has_instead(input) => return Some(None),
                     Filled::Absent => {}
                 },
                 None if input.required => return None,
@@ -125,6 +193,27 @@ impl Filler<'_> {
             }
         }
         work_of(shape.name, inputs).map(Some)
+    }
+
+    /// Whether what a stage waits for is what another condition is about, exactly.
+    fn is_exact(&self, stage: &Stage) -> bool {
+        let exactly = stage.with.iter().find(|(name, _)| name.value == "or_exactly");
+        exactly.is_some_and(|(_, node)| {
+            node.scalar().is_none_or(|scalar| !self.is_absent(&scalar.text))
+        })
+    }
+
+    /// After which time a stage is late; `None` if what it names is no duration.
+    fn timeout(&self, stage: &Stage) -> Option<Option<Millis>> {
+        match &stage.timeout {
+            None => Some(None),
+            Some(Timeout::Fixed(span)) => Some(Some(*span)),
+            Some(Timeout::Parameter(name)) => match self.arguments.get(name.value.as_str()) {
+                Some(Argument::Duration(span)) => Some(Some(*span)),
+                Some(_) => None,
+                None => Some(None),
+            },
+        }
     }
 
     fn fill(&self, input: &Input, node: &Node) -> Option<Filled> {
@@ -190,6 +279,7 @@ fn work_of(stage: &str, mut inputs: Inputs) -> Option<Work> {
     Some(match stage {
         "Shift" => Work::Shift { knob: knob(&inputs)?, to: aim(&inputs)?, returns },
         "Set" => Work::Set { knob: knob(&inputs)?, to: aim(&inputs)?, returns },
+        "PutBack" => Work::PutBack { knob: knob(&inputs)? },
         "Govern" => Work::Govern { knob: knob(&inputs)?, budget: text(&inputs, "budget")? },
         "Act" => Work::Act {
             act: Act {
@@ -204,6 +294,10 @@ fn work_of(stage: &str, mut inputs: Inputs) -> Option<Work> {
                 Some(Argument::Knobs(knobs)) => knobs,
                 _ => Vec::new(),
             },
+        },
+        "Await" if !inputs.contains_key("condition") => match inputs.remove("or_exactly")? {
+            Argument::Condition(condition) => Work::AwaitExactly(condition),
+            _ => return None,
         },
         "Await" | "Check" => match inputs.remove("condition")? {
             Argument::Condition(condition) if stage == "Await" => Work::Await(condition),
@@ -232,7 +326,8 @@ fn work_of(stage: &str, mut inputs: Inputs) -> Option<Work> {
 
 /// Leads every outcome to a stage that is there. A stage that is passed over
 /// is as if it were done at once.
-fn connect(template: &Template, works: Vec<Option<Work>>) -> Option<Vec<ExpandedStage>> {
+fn connect(filler: &Filler<'_>, works: Vec<Option<Work>>) -> Option<Vec<ExpandedStage>> {
+    let template = filler.template;
     let mut order: Vec<usize> = (0..works.len()).filter(|at| works[*at].is_some()).collect();
     // The first stage that is there comes first, wherever it stands.
     let Ok(first) = land(template, &works, 0) else { return Some(Vec::new()) };
@@ -255,7 +350,15 @@ fn connect(template: &Template, works: Vec<Option<Work>>) -> Option<Vec<Expanded
         stages.push(ExpandedStage {
             name: stage.name.value.clone(),
             work: works[*at].clone()?,
-            timeout: stage.timeout,
+            timeout: filler.timeout(stage)?,
+            is_interruptible: stage.interruptible,
+            retry: match &stage.retry {
+                Some(name) => match lead(&Target::Stage(name.value.clone()))? {
+                    Next::Stage(stage) => stage,
+                    Next::Exit(_) => StageId(number(*at)?),
+                },
+                None => StageId(number(*at)?),
+            },
             done: lead(&done_of(template, *at))?,
             failed: lead(stage.failed.as_ref().map_or(&failed, |next| &next.value))?,
             late: lead(stage.late.as_ref().map_or(&failed, |next| &next.value))?,
@@ -313,17 +416,27 @@ mod tests {
     fn every_stage_and_outcome_of_every_built_in_template() {
         let library = Library::new(Vec::new());
         let mut table = String::new();
-        for template in &library.runbooks.templates {
-            writeln!(table, "{}", template.name.value).unwrap();
+        let templates = library.runbooks.templates.iter().flat_map(|template| {
+            let undo = template.undo.iter().map(|undo| {
+                (format!("{}, undo of {}", template.name.value, undo.after.value), &undo.template)
+            });
+            std::iter::once((template.name.value.clone(), template)).chain(undo)
+        });
+        for (name, template) in templates {
+            writeln!(table, "{name}").unwrap();
             for (at, stage) in template.stages.iter().enumerate() {
                 let failed = Target::Exit(Exit::Failed);
                 let otherwise = |next: &Option<Placed<Target>>| {
                     shown(next.as_ref().map_or(&failed, |next| &next.value))
                 };
-                let late = stage.timeout.map_or("-".to_owned(), |_| otherwise(&stage.late));
+                let late = match stage.timeout {
+                    Some(_) => otherwise(&stage.late),
+                    None => "-".to_owned(),
+                };
+                let fenced = if stage.interruptible { "" } else { "  not interruptible" };
                 writeln!(
                     table,
-                    "  {:<12} {:<10} done: {:<12} failed: {:<12} late: {late}",
+                    "  {:<16} {:<10} done: {:<16} failed: {:<12} late: {late}{fenced}",
                     stage.name.value,
                     stage.shape.map_or("", |shape| shape.name),
                     shown(&done_of(template, at)),

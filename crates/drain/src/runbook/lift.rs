@@ -59,7 +59,8 @@ fn task((name, node): (Placed<String>, &Node)) -> Task {
 
 fn pace(node: Option<&Node>) -> Pace {
     let share = |name| field(&shape::PACE, node, name, words::share).unwrap_or(1.0);
-    let span = |name| field(&shape::PACE, node, name, duration).unwrap_or_default();
+    let by_default = |name| field(&shape::PACE, None, name, duration).unwrap_or_default();
+    let span = |name| field(&shape::PACE, node, name, duration).unwrap_or_else(|| by_default(name));
     let on_breach = field(&shape::PACE, node, "on_breach", |scalar| Some(scalar.text.clone()));
     Pace {
         first: share("first"),
@@ -108,15 +109,27 @@ fn condition(node: &Node) -> Option<Condition> {
     Some(Condition {
         at: node.at,
         source,
+        written: node.get("query").or(node.get("gauge")).and_then(scalar)?.clone(),
         comparison,
         bound: Placed::new(bound.at, scalar(bound).and_then(words::number)?),
         hold_for: field(&shape::CONDITION, Some(node), "for", duration).unwrap_or_default(),
-        no_data: match text(node, "no_data") {
-            Some("pass") => NoData::Pass,
-            Some("fail") => NoData::Fail,
-            _ => NoData::Block,
+        max_age: node.get("max_age").and_then(scalar).and_then(duration),
+        no_data: text(node, "no_data").and_then(no_data).unwrap_or(NoData::Block),
+        no_traffic: match text(node, "no_traffic") {
+            Some("pass_on_restore") => Some(NoTraffic::PassOnRestore),
+            Some(other) => no_data(other).map(NoTraffic::As),
+            None => None,
         },
     })
+}
+
+fn no_data(text: &str) -> Option<NoData> {
+    match text {
+        "block" => Some(NoData::Block),
+        "pass" => Some(NoData::Pass),
+        "fail" => Some(NoData::Fail),
+        _ => None,
+    }
 }
 
 pub(crate) fn evacuation(node: &Node) -> Option<Evacuation> {
@@ -134,12 +147,9 @@ pub(crate) fn evacuation(node: &Node) -> Option<Evacuation> {
         serving_min_at: limit_at("serving_min"),
         drained_max_at: limit_at("drained_max"),
         budgets: numbers(node, "budgets").map(|(name, size)| (name, size.value)).collect(),
-        services: node
-            .get("services")
-            .map_or(&[][..], Node::items)
-            .iter()
-            .filter_map(placed_name)
-            .collect(),
+        services: names(node, "services"),
+        scrape_interval: field(&shape::EVACUATION, Some(node), "scrape_interval", duration)
+            .unwrap_or_default(),
         health: conditions(node, "health"),
         drain: joins(node, "drain"),
         restore: joins(node, "restore"),
@@ -175,11 +185,23 @@ fn joins(node: &Node, key: &str) -> Vec<Join> {
 }
 
 pub(crate) fn template(node: &Node) -> Option<Template> {
-    Some(Template {
+    let mut template = Template {
         name: placed_name(node.get("template")?)?,
         about: text(node, "about").unwrap_or_default().to_owned(),
         parameters: named(node, "parameters").map(parameter).collect(),
         stages: named(node, "stages").map(stage).collect(),
+        undo: None,
+    };
+    template.undo = node.get("undo").and_then(|node| undo(&template, node)).map(Box::new);
+    Some(template)
+}
+
+fn undo(of: &Template, node: &Node) -> Option<Undo> {
+    Some(Undo {
+        after: placed_text(node.get("after")?)?,
+        if_given: node.get("if_given").and_then(placed_name),
+        needs: names(node, "needs"),
+        template: Template { stages: named(node, "stages").map(stage).collect(), ..of.clone() },
     })
 }
 
@@ -195,6 +217,8 @@ fn parameter((name, node): (Placed<String>, &Node)) -> Parameter {
             .collect(),
         choices_at: choices.map(|choices| choices.at),
         required: node.get("required").and_then(truth).unwrap_or(false),
+        exact: node.get("exact").and_then(truth).unwrap_or(false),
+        together_with: names(node, "together_with"),
         default: node.get("default").cloned(),
         about: text(node, "about").unwrap_or_default().to_owned(),
     }
@@ -214,11 +238,29 @@ fn stage((name, node): (Placed<String>, &Node)) -> Stage {
         name,
         shape: text(node, "stage").and_then(stage_shape),
         with: named(node, "with").map(|(name, node)| (name, node.clone())).collect(),
-        timeout: node.get("timeout").and_then(scalar).and_then(duration),
+        timeout: node.get("timeout").and_then(timeout),
+        interruptible: node.get("interruptible").and_then(truth).unwrap_or(true),
+        retry: node.get("retry").and_then(placed_text),
         done: target("done"),
         failed: target("failed"),
         late: target("late"),
     }
+}
+
+fn timeout(node: &Node) -> Option<Timeout> {
+    let text = scalar(node)?.text.as_str();
+    match words::whole_variable(text) {
+        Some(name) => Some(Timeout::Parameter(Placed::new(node.at, name.to_owned()))),
+        None => words::duration(text).map(Timeout::Fixed),
+    }
+}
+
+fn names(node: &Node, key: &str) -> Vec<Placed<String>> {
+    node.get(key).map_or(&[][..], Node::items).iter().filter_map(placed_name).collect()
+}
+
+fn placed_text(node: &Node) -> Option<Placed<String>> {
+    Some(Placed::new(node.at, scalar(node)?.text.clone()))
 }
 
 /// A value, or what the shape says it is by default. `None` only if there is no

@@ -10,7 +10,7 @@ mod check;
 mod expand;
 mod lift;
 mod problem;
-mod promql;
+pub mod promql;
 mod schema;
 mod shape;
 mod spec;
@@ -24,9 +24,11 @@ use std::collections::BTreeMap;
 pub use problem::{PROBLEMS_PER_FILE_MAX, Problem, Severity};
 
 pub(crate) use arguments::ORIGINAL_MARK;
-pub(crate) use expand::{Aim, ExpandedStage, Work, expand};
+pub(crate) use expand::{Aim, ExpandedStage, ExpandedUndo, Work, expand, expand_undo};
 pub(crate) use problem::{Place, Problems};
-pub(crate) use spec::{Condition, ConditionUse, Evacuation, Service, Source, Task, Traffic};
+pub(crate) use spec::{
+    Condition, ConditionUse, Evacuation, NoTraffic, Service, Source, Task, Traffic,
+};
 pub(crate) use words::{did_you_mean, knob, substitute};
 
 use crate::plan::{self, Direction, Expected, Plan};
@@ -148,7 +150,14 @@ impl Runbooks {
             1 => lift::evacuation(&node).map(|evacuation| self.evacuations.push(evacuation)),
             _ => lift::template(&node).map(|template| self.templates.push(template)),
         };
-        self.incomplete |= known.is_none();
+        if known.is_none() {
+            self.incomplete = true;
+            problems.warning(
+                node.at,
+                "the file has no name that can be used, so it is not checked with the others",
+                "repair the name first",
+            );
+        }
     }
 
     pub fn service(&self, name: &str) -> Option<&Service> {

@@ -122,6 +122,13 @@ impl Problems {
         self.noted[file].push(Noted { at, severity, what, remedy });
     }
 
+    /// Whether no plan can be made, by what was noted so far.
+    pub fn has_errors(&self) -> bool {
+        let mut noted = self.noted.iter().flatten();
+        noted.any(|noted| noted.severity == Severity::Error)
+            || self.dropped.iter().any(|dropped| *dropped > 0)
+    }
+
     /// `file:line:column` of a place, for problems that speak of a second one.
     pub fn show(&self, at: Place) -> String {
         format!("{}:{}:{}", self.files[at.file as usize], at.line, at.column)

@@ -119,6 +119,10 @@ fn of_kind(kind: &Kind, defs: &mut Map<String, Value>) -> Value {
         Kind::Integer { min, max } => json!({ "type": "integer", "minimum": min, "maximum": max }),
         Kind::Share { above_zero } => share(*above_zero),
         Kind::Duration => json!({ "type": "string", "pattern": words::DURATION_PATTERN }),
+        Kind::Timeout => json!({ "anyOf": [
+            { "type": "string", "pattern": words::DURATION_PATTERN },
+            { "type": "string", "pattern": "^[$]" },
+        ] }),
         Kind::Value => json!({}),
         Kind::Condition => json!({ "$ref": "#/$defs/use_of_condition" }),
         Kind::List(of) => json!({ "type": "array", "items": of_kind(of, defs) }),

@@ -55,6 +55,8 @@ pub(crate) enum Kind {
         above_zero: bool,
     },
     Duration,
+    /// A duration, or `$name` of a parameter that is one.
+    Timeout,
     /// What it must be is decided elsewhere: by a template, or by a stage.
     Value,
     /// The name of a condition, or one in place.
@@ -211,6 +213,18 @@ macro_rules! condition_fields {
                 Required,
                 "What it means that there is no value: nothing goes on, it holds, it is breached.",
             ),
+            field(
+                "max_age",
+                Duration,
+                Optional,
+                "How old its newest sample may be: three scrape intervals by default.",
+            ),
+            field(
+                "no_traffic",
+                Choice(&["block", "pass", "fail", "pass_on_restore"]),
+                Optional,
+                "What 0/0 means, as in an error ratio without requests: as `no_data` by default.",
+            ),
         ]
     };
 }
@@ -250,6 +264,12 @@ pub(crate) static EVACUATION: Shape = Shape {
             "What tasks share, and how much there is of it: a link, a reserve of capacity.",
         ),
         field("services", List(&Name), Required, "The services that leave and come back."),
+        field(
+            "scrape_interval",
+            Duration,
+            Default("15s"),
+            "How often the metrics of its conditions are scraped.",
+        ),
         field(
             "keep_drained",
             Choice(&["always", "disaster", "never"]),
@@ -334,6 +354,39 @@ pub(crate) static TEMPLATE: Shape = Shape {
             Required,
             "What it does. The first one is where it begins.",
         ),
+        field(
+            "undo",
+            Record(&UNDO),
+            Optional,
+            "How a revert undoes it. By default its knobs are put back, the last one first.",
+        ),
+    ],
+    one_of: &[],
+};
+
+pub(crate) static UNDO: Shape = Shape {
+    name: "an undo",
+    about: "What a revert does before it puts knobs back.",
+    fields: &[
+        field("after", Text, Required, "It is done once this stage has had its effect."),
+        field(
+            "if_given",
+            Name,
+            Optional,
+            "It applies only to tasks that give this parameter; others put their knobs back.",
+        ),
+        field(
+            "needs",
+            List(&Name),
+            Optional,
+            "Parameters without which it cannot be done: a revert is then refused.",
+        ),
+        field(
+            "stages",
+            Map(&Record(&STAGE)),
+            Required,
+            "What it does. The first one is where it begins.",
+        ),
     ],
     one_of: &[],
 };
@@ -345,6 +398,18 @@ pub(crate) static PARAMETER: Shape = Shape {
         field("type", Choice(super::stages::ARGUMENT_KINDS), Required, "What it must be."),
         field("choices", List(&Text), Optional, "What is accepted, if its type is `choice`."),
         field("required", Truth, Default("false"), "Whether a task must give it."),
+        field(
+            "together_with",
+            List(&Name),
+            Optional,
+            "If it is given, one of these parameters must be too.",
+        ),
+        field(
+            "exact",
+            Truth,
+            Default("false"),
+            "A condition without tolerance: `equals`, or `at_most: 0`.",
+        ),
         field("default", Value, Optional, "What it is if a task does not give it."),
         field("about", Text, Optional, "What it is for, for people."),
     ],
@@ -360,10 +425,28 @@ pub(crate) static STAGE: Shape = Shape {
     fields: &[
         field("stage", Choice(super::stages::STAGE_NAMES), Required, "What it does."),
         field("with", Map(&Value), Optional, "Its inputs."),
-        field("timeout", Duration, Optional, "After that long it is late."),
+        field(
+            "timeout",
+            Timeout,
+            Optional,
+            "After that long it is late: a duration, or a parameter that is one.",
+        ),
         field("done", Text, Optional, NEXT_ABOUT_DONE),
         field("failed", Text, Default("exit failed"), "Where it leads if it fails."),
         field("late", Text, Default("exit failed"), "Where it leads if it is late."),
+        field(
+            "retry",
+            Text,
+            Optional,
+            "The stage that a retry begins with if this one fails or is late: itself by default.",
+        ),
+        field(
+            "interruptible",
+            Truth,
+            Default("true"),
+            "Whether health, limits, a pause or an abort that holds may keep it from going on. \
+             Not so between a fence and what lifts it.",
+        ),
     ],
     one_of: &[],
 };

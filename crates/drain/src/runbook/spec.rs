@@ -3,7 +3,7 @@
 
 use super::problem::{Place, Placed};
 use super::stages::{ArgumentKind, StageShape};
-use super::tree::Node;
+use super::tree::{Node, Scalar};
 use crate::condition::{Comparison, NoData};
 use crate::plan::{Direction, Exit, KeepDrained, Limits, Pace};
 use crate::time::Millis;
@@ -63,10 +63,25 @@ pub(crate) enum ConditionUse {
 pub(crate) struct Condition {
     pub at: Place,
     pub source: Source,
+    /// The query or the gauge as it stands in the file.
+    pub written: Scalar,
     pub comparison: Comparison,
     pub bound: Placed<f64>,
     pub hold_for: Millis,
+    /// `None`: a few scrape intervals of the evacuation.
+    pub max_age: Option<Millis>,
     pub no_data: NoData,
+    /// `None`: as no data.
+    pub no_traffic: Option<NoTraffic>,
+}
+
+/// What it means that a query divides nothing by nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoTraffic {
+    As(NoData),
+    /// Passes in a restore, blocks in a drain: where nothing is served, a
+    /// restore is what brings traffic back.
+    PassOnRestore,
 }
 
 /// With variables.
@@ -86,6 +101,7 @@ pub(crate) struct Evacuation {
     pub drained_max_at: Place,
     pub budgets: Vec<(Placed<String>, f64)>,
     pub services: Vec<Placed<String>>,
+    pub scrape_interval: Millis,
     pub health: Vec<ConditionUse>,
     pub drain: Vec<Join>,
     pub restore: Vec<Join>,
@@ -112,6 +128,16 @@ pub(crate) struct Template {
     pub about: String,
     pub parameters: Vec<Parameter>,
     pub stages: Vec<Stage>,
+    pub undo: Option<Box<Undo>>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Undo {
+    pub after: Placed<String>,
+    pub if_given: Option<Placed<String>>,
+    pub needs: Vec<Placed<String>>,
+    /// Its stages, as a template with the parameters of the one that they undo.
+    pub template: Template,
 }
 
 #[derive(Clone, Debug)]
@@ -121,6 +147,10 @@ pub(crate) struct Parameter {
     pub choices: Vec<String>,
     pub choices_at: Option<Place>,
     pub required: bool,
+    /// A condition that has no tolerance.
+    pub exact: bool,
+    /// Other parameters, one of which must be given with it.
+    pub together_with: Vec<Placed<String>>,
     pub default: Option<Node>,
     pub about: String,
 }
@@ -130,10 +160,19 @@ pub(crate) struct Stage {
     pub name: Placed<String>,
     pub shape: Option<&'static StageShape>,
     pub with: Vec<(Placed<String>, Node)>,
-    pub timeout: Option<Millis>,
+    pub timeout: Option<Timeout>,
+    pub interruptible: bool,
+    pub retry: Option<Placed<String>>,
     pub done: Option<Placed<Target>>,
     pub failed: Option<Placed<Target>>,
     pub late: Option<Placed<Target>>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Timeout {
+    Fixed(Millis),
+    /// The name of a parameter.
+    Parameter(Placed<String>),
 }
 
 /// Where an outcome leads, as it is written.

@@ -112,6 +112,7 @@ const RETURNS: Input = Input {
 pub(crate) const STAGE_NAMES: &[&str] = &[
     "Shift",
     "Set",
+    "PutBack",
     "Govern",
     "Act",
     "Await",
@@ -123,7 +124,7 @@ pub(crate) const STAGE_NAMES: &[&str] = &[
     "Notify",
 ];
 
-pub(crate) static STAGES: [StageShape; 11] = [
+pub(crate) static STAGES: [StageShape; 12] = [
     StageShape {
         name: "Shift",
         about: "Moves a knob in steps, as fast as health allows.",
@@ -141,6 +142,11 @@ pub(crate) static STAGES: [StageShape; 11] = [
             required("to", Setting, "What to: a share, a number, a text, or `original`."),
             RETURNS,
         ],
+    },
+    StageShape {
+        name: "PutBack",
+        about: "Writes a knob back to where the task found it.",
+        inputs: &[required("knob", Knob, "What is written.")],
     },
     StageShape {
         name: "Govern",
@@ -163,7 +169,14 @@ pub(crate) static STAGES: [StageShape; 11] = [
     StageShape {
         name: "Await",
         about: "Goes on when the condition holds.",
-        inputs: &[required("condition", Condition, "What is waited for.")],
+        inputs: &[
+            required("condition", Condition, "What is waited for."),
+            optional(
+                "or_exactly",
+                Condition,
+                "What is waited for if `condition` is not given: this one without tolerance.",
+            ),
+        ],
     },
     StageShape {
         name: "Check",

@@ -132,7 +132,7 @@ impl Walk<'_> {
             Kind::Text | Kind::Knob => self.variables(scalar),
             Kind::Query => {
                 self.variables(scalar);
-                if let Err(fault) = promql::check(&words::mask(&scalar.text)) {
+                if let Err(fault) = promql::analyse(&words::mask(&scalar.text)) {
                     self.problems.error(
                         scalar.place_of(fault.offset),
                         format!("the query is not PromQL: {}", fault.what),
@@ -205,6 +205,7 @@ fn fits(kind: &Kind, scalar: &Scalar) -> bool {
             words::share(scalar).is_some_and(|share| share > 0.0 || !above_zero)
         }
         Kind::Duration => words::duration(text).is_some(),
+        Kind::Timeout => words::duration(text).is_some() || words::whole_variable(text).is_some(),
         Kind::Condition | Kind::List(_) | Kind::Map(_) | Kind::Record(_) => false,
     }
 }
@@ -239,6 +240,7 @@ pub(crate) fn accepted(kind: &Kind) -> String {
         Kind::Share { above_zero: true } => format!("{}, but not 0", words::SHARE_RULE),
         Kind::Share { above_zero: false } => words::SHARE_RULE.into(),
         Kind::Duration => words::DURATION_RULE.into(),
+        Kind::Timeout => format!("{}, or a parameter such as `$patience`", words::DURATION_RULE),
         Kind::Value => "a value".into(),
         Kind::Condition => {
             "the name of a condition such as `errors` or `web.errors`, or a condition in place"

@@ -16,7 +16,7 @@ pub(crate) const SHARE_RULE: &str = "a share such as `5%` or `0.05`, from 0 to 1
 pub(crate) const SHARE_PATTERN: &str = "^(100([.]0+)?|[0-9]{1,2}([.][0-9]+)?)%$";
 pub(crate) const KNOB_RULE: &str =
     "a knob such as `edge:web/$dc`: a driver, `:`, and its name there";
-pub(crate) const KNOB_PATTERN: &str = "^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}:[^\\s]+$";
+pub(crate) const KNOB_PATTERN: &str = "^[A-Za-z0-9_$][A-Za-z0-9_${}-]{0,127}:[^\\s]+$";
 
 const NAME_LENGTH_MAX: usize = 64;
 
@@ -35,10 +35,17 @@ pub(crate) fn is_reference(text: &str) -> bool {
     }
 }
 
-/// The driver and the name of a knob.
+/// The driver and the name of a knob. Both may have variables: a load balancer of
+/// each datacenter is a driver of each, `edge-$dc:weight/web`.
 pub(crate) fn knob(text: &str) -> Option<(&str, &str)> {
     let (driver, name) = text.split_once(':')?;
-    (is_name(driver) && !name.is_empty() && !name.contains(char::is_whitespace))
+    let is_driver = || {
+        let is_sound = |(_, _, piece): &(usize, usize, Piece<'_>)| {
+            matches!(piece, Piece::Text(_) | Piece::Variable(_))
+        };
+        pieces(driver).iter().all(is_sound) && is_name(&mask(driver))
+    };
+    (is_driver() && !name.is_empty() && !name.contains(char::is_whitespace))
         .then_some((driver, name))
 }
 
@@ -282,6 +289,9 @@ mod tests {
     fn knobs_and_references_have_their_form() {
         assert_eq!(knob("edge:web/dc1"), Some(("edge", "web/dc1")));
         assert_eq!(knob("pg:a:b"), Some(("pg", "a:b")));
+        assert_eq!(knob("edge-$dc:web"), Some(("edge-$dc", "web")));
+        assert_eq!(knob("${dc}:web"), Some(("${dc}", "web")));
+        assert!(knob("edge$:web").is_none() && knob("edge$$dc:web").is_none());
         assert!(knob("edge").is_none() && knob("edge:").is_none() && knob("a b:c").is_none());
         assert!(is_reference("web.shift") && is_reference("shift"));
         assert!(!is_reference("a.b.c") && !is_reference(".a") && !is_reference("-a"));

@@ -141,6 +141,7 @@ impl Haproxy {
 
     /// Sends something that HAProxy says nothing to when it does it.
     async fn command(&self, line: &str) -> Result<()> {
+        crate::permit::ask_permit().await?;
         let said = self.socket.ask(line).await?;
         let said = said.trim();
         if said.is_empty() {

@@ -117,6 +117,7 @@ impl Haproxy {
         for some in sessions.chunks(ENDED_PER_LINE) {
             let line: Vec<_> =
                 some.iter().map(|session| format!("shutdown session {}", session.id)).collect();
+            crate::permit::ask_permit().await?;
             let said = self.socket.ask(&line.join(";")).await?;
             let said = said.lines().find(|line| !line.is_empty() && !line.starts_with("No such"));
             if let Some(said) = said {

@@ -1,19 +1,45 @@
-//! What Prometheus answers, read with distrust.
+//! What Prometheus responds, read with distrust.
 
-use drain::{FRESH_FOR, Millis};
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-/// How far samples may be ahead of the end that was asked for.
-const AHEAD_SECS_MAX: f64 = 1.0;
+use crate::series::{Labels, NAME};
 
-/// Why an answer has no value.
+/// Why a response has no value.
 #[derive(Debug, PartialEq)]
 pub enum Nothing {
     Garbled(String),
-    NoSeries,
-    Stale { age: Millis },
     NotANumber,
+}
+
+/// One series of a response.
+#[derive(Debug, PartialEq)]
+pub struct Row {
+    labels: BTreeMap<String, String>,
+    /// As PromQL writes it; `None` if it has no labels.
+    pub series: Option<String>,
+    /// When the query was evaluated, by the clock of the server.
+    pub at_secs: f64,
+    pub value: f64,
+}
+
+impl Row {
+    pub fn label(&self, name: &str) -> Option<&str> {
+        self.labels.get(name).map(String::as_str)
+    }
+
+    fn new(labels: BTreeMap<String, String>, point: Point) -> Result<Row, Nothing> {
+        let Point(at_secs, text) = point;
+        let value = text.parse().map_err(|_| garbled(&format!("{text:?} is no number")))?;
+        let own = labels.iter().filter(|(name, _)| *name != NAME).map(|(name, value)| {
+            let tame = |text: &str| crate::excerpt(text);
+            (tame(name), tame(value))
+        });
+        let own = Labels::new(own.collect()).filter(|own| own.iter().next().is_some());
+        Ok(Row { series: own.map(|own| crate::excerpt(&own.to_string())), labels, at_secs, value })
+    }
 }
 
 #[derive(Deserialize)]
@@ -24,21 +50,17 @@ struct Success {
 #[derive(Deserialize)]
 #[serde(tag = "resultType", content = "result", rename_all = "lowercase")]
 enum Data {
-    Matrix(Vec<Row>),
+    Matrix(IgnoredAny),
     Vector(Vec<Instant>),
     Scalar(Point),
     String(IgnoredAny),
 }
 
 #[derive(Deserialize)]
-struct Row {
-    /// Histograms have none.
-    #[serde(default)]
-    values: Vec<Point>,
-}
-
-#[derive(Deserialize)]
 struct Instant {
+    #[serde(default)]
+    metric: BTreeMap<String, String>,
+    /// Histograms have none.
     value: Option<Point>,
 }
 
@@ -51,45 +73,26 @@ struct Complaint {
     error: String,
 }
 
-/// The newest value of each series, of those that have a fresh one; `step` is
-/// the one that was asked for, up to `end_secs`.
-pub fn values(body: &[u8], end_secs: f64, step: Millis) -> Result<Vec<f64>, Nothing> {
+/// The value of each series.
+pub fn rows(body: &[u8]) -> Result<Vec<Row>, Nothing> {
     let success: Success =
         serde_json::from_slice(body).map_err(|error| garbled(&error.to_string()))?;
-    let newest: Vec<Point> = match success.data {
-        Data::Matrix(rows) => {
-            let is_past = |point: &Point| point.0 <= end_secs + AHEAD_SECS_MAX;
-            let newest = |row: Row| {
-                let points = row.values.into_iter().filter(is_past);
-                points.reduce(|newest, point| if point.0 > newest.0 { point } else { newest })
-            };
-            rows.into_iter().filter_map(newest).collect()
+    match success.data {
+        Data::Vector(instants) => {
+            let rows = instants.into_iter().filter_map(|own| Some((own.metric, own.value?)));
+            rows.map(|(labels, point)| Row::new(labels, point)).collect()
         }
-        Data::Vector(instants) => instants.into_iter().filter_map(|row| row.value).collect(),
-        Data::Scalar(point) => vec![point],
-        Data::String(_) => return Err(Nothing::NotANumber),
-    };
-    let age = |point: &Point| Millis(((end_secs - point.0).max(0.0) * 1000.0) as u64);
-    let Some(youngest) = newest.iter().map(age).min() else { return Err(Nothing::NoSeries) };
-    let fresh: Vec<&Point> = newest.iter().filter(|point| age(point) <= FRESH_FOR + step).collect();
-    if fresh.is_empty() {
-        return Err(Nothing::Stale { age: youngest });
+        Data::Scalar(point) => Ok(vec![Row::new(BTreeMap::new(), point)?]),
+        Data::Matrix(_) | Data::String(_) => Err(Nothing::NotANumber),
     }
-    let mut values = Vec::with_capacity(fresh.len());
-    for Point(_, text) in fresh {
-        let value: f64 = text.parse().map_err(|_| garbled(&format!("{text:?} is no number")))?;
-        values.push(value);
-    }
-    values.retain(|value| !value.is_nan());
-    if values.is_empty() { Err(Nothing::NotANumber) } else { Ok(values) }
 }
 
-/// What is wrong may quote the answer, which may be long.
+/// What is wrong may quote the response, which may be long.
 fn garbled(why: &str) -> Nothing {
     Nothing::Garbled(crate::excerpt(why))
 }
 
-/// What Prometheus says is wrong; else the text of whoever answers for it.
+/// What Prometheus says is wrong; else the text of whoever responds for it.
 pub fn complaint(body: &[u8]) -> String {
     match serde_json::from_slice::<Complaint>(body) {
         Ok(complaint) => complaint.error,
@@ -102,44 +105,46 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn read(kind: &str, result: &str) -> Result<Vec<f64>, Nothing> {
+    fn read(kind: &str, result: &str) -> Result<Vec<(Option<String>, f64)>, Nothing> {
         let body = format!(
             r#"{{"status":"success","data":{{"resultType":"{kind}","result":{result}}},"x":1}}"#
         );
-        values(body.as_bytes(), 1000.0, Millis::from_secs(15))
+        let rows = rows(body.as_bytes())?;
+        Ok(rows.into_iter().map(|row| (row.series, row.value)).collect())
     }
 
     #[test]
-    fn the_newest_of_each_series_counts_if_it_is_fresh() {
-        let matrix = r#"[{"metric":{"a":"b"},"values":[[940,"1"],[1000,"2"],[970,"3"]]},
-                         {"metric":{},"values":[[955,"4"]]},
-                         {"metric":{},"values":[[954,"5"]]},
-                         {"metric":{},"values":[[1000,"NaN"]]},
-                         {"metric":{},"values":[[1000,"+Inf"],[2000,"7"]]},
-                         {"metric":{},"histograms":[]}]"#;
-        assert_eq!(read("matrix", matrix), Ok(vec![2.0, 4.0, f64::INFINITY]));
-        assert_eq!(read("scalar", "[1000,\"6\"]"), Ok(vec![6.0]));
-        assert_eq!(read("vector", r#"[{"metric":{},"value":[1000,"6"]}]"#), Ok(vec![6.0]));
+    fn every_series_has_its_labels_and_its_value() {
+        let vector = r#"[{"metric":{"__name__":"up","dc":"east","b":"c"},"value":[1000,"2"]},
+                         {"metric":{"__name__":"up"},"value":[1000.5,"+Inf"]},
+                         {"metric":{},"histogram":[]}]"#;
+        assert_eq!(
+            read("vector", vector),
+            Ok(vec![(Some(r#"{b="c",dc="east"}"#.into()), 2.0), (None, f64::INFINITY)])
+        );
+        assert_eq!(read("scalar", "[1000,\"6\"]"), Ok(vec![(None, 6.0)]));
+        assert_eq!(read("vector", "[]"), Ok(Vec::new()));
+        let nan = read("vector", r#"[{"metric":{},"value":[1000,"NaN"]}]"#).unwrap();
+        assert!(nan[0].1.is_nan());
     }
 
     #[test]
     fn what_has_no_value_says_why() {
-        assert_eq!(read("matrix", "[]"), Err(Nothing::NoSeries));
-        let old = r#"[{"metric":{},"values":[[900,"1"]]}]"#;
-        assert_eq!(read("matrix", old), Err(Nothing::Stale { age: Millis::from_secs(100) }));
-        let nan = r#"[{"metric":{},"values":[[1000,"NaN"]]}]"#;
-        assert_eq!(read("matrix", nan), Err(Nothing::NotANumber));
         assert_eq!(read("string", "[1000,\"x\"]"), Err(Nothing::NotANumber));
-        let text = r#"[{"metric":{},"values":[[1000,"much"]]}]"#;
-        assert_eq!(read("matrix", text), Err(Nothing::Garbled("\"much\" is no number".into())));
+        let text = r#"[{"metric":{},"value":[1000,"much"]}]"#;
+        assert_eq!(read("vector", text), Err(Nothing::Garbled("\"much\" is no number".into())));
         assert!(matches!(read("cube", "[]"), Err(Nothing::Garbled(_))));
-        assert!(matches!(values(b"<html>", 0.0, Millis(1)), Err(Nothing::Garbled(_))));
+        assert!(matches!(rows(b"<html>"), Err(Nothing::Garbled(_))));
         // What is quoted is cut, and cannot speak to a terminal.
         let Err(Nothing::Garbled(why)) = read(&("\\u001b".repeat(9) + &"x".repeat(5000)), "[]")
         else {
             panic!("nobody knows such a type");
         };
         assert!(why.len() < 500 && !why.contains('\u{1b}'), "{why:?}");
+        let label = "\\u001b[2J".repeat(500);
+        let vector = format!(r#"[{{"metric":{{"a":"{label}"}},"value":[1,"2"]}}]"#);
+        let series = read("vector", &vector).unwrap().remove(0).0.unwrap();
+        assert!(series.len() < 500 && !series.contains('\u{1b}'), "{series:?}");
     }
 
     #[test]
@@ -153,19 +158,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_makes_it_panic(
-            body in prop::collection::vec(any::<u8>(), 0..200),
-            end_secs in any::<f64>(),
-        ) {
-            let _ = values(&body, end_secs, Millis(1000));
+        fn nothing_makes_it_panic(body in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = rows(&body);
             let _ = complaint(&body);
         }
 
         #[test]
-        fn no_numbers_do(at in any::<f64>(), value in ".{0,8}", end_secs in any::<f64>()) {
+        fn no_numbers_do(at in any::<f64>(), value in ".{0,8}") {
             let point = serde_json::json!([at, value]).to_string();
             let body = format!(r#"{{"data":{{"resultType":"scalar","result":{point}}}}}"#);
-            let _ = values(body.as_bytes(), end_secs, Millis(1000));
+            let _ = rows(body.as_bytes());
         }
     }
 }

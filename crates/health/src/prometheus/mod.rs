@@ -1,48 +1,35 @@
 //! Values from a Prometheus, over its HTTP interface.
 //!
-//! A query is asked over the last minute in fine steps. Where that is too much
-//! (it takes too long, loads too many samples, the server is overloaded) it is
-//! asked in coarser ones: health that is less exact is better than none, in the
-//! very moments in which a drain is needed (Maelstrom, section 4.8). Which step
-//! works is remembered for each query, and finer ones are tried again later.
+//! A query is evaluated at one instant, which is the least that a Prometheus can
+//! be asked for: in the very moments in which a drain is needed it may be short
+//! of everything. Before that it is asked for the time of the newest samples
+//! behind the query: in this order a value is never taken for newer than it is.
 
 mod answer;
-mod resolution;
 
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use drain::{Condition, Millis};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::time::timeout;
 
-use crate::http::{Answer, Client, Credentials, Endpoint, Failure};
-use crate::{Health, Measuring, NoValue, excerpt, query_of, worst};
-use resolution::Resolutions;
+use crate::freshness::Basis;
+use crate::http::{Client, Credentials, Endpoint, Failure};
+use crate::{Health, Measuring, NoValue, Reading, excerpt, query_of, worst};
+use answer::Row;
 
-pub use resolution::STEPS;
-
-/// Octets of an answer.
+/// Bytes of a response.
 const ANSWER_LEN_MAX: usize = 1 << 20;
-/// What is looked at.
-const WINDOW: Millis = Millis::from_secs(60);
+/// The label by which the times of several selectors are told from each other.
+const SELECTOR: &str = "pharos_selector";
 
 /// A Prometheus.
 #[derive(Debug)]
 pub struct Prometheus {
     client: Client,
     path: String,
-    /// For all attempts of one measurement.
+    /// For one measurement.
     time_max: Duration,
-    resolutions: Mutex<Resolutions>,
-}
-
-/// Why an attempt gave nothing.
-enum Trouble {
-    /// Less might be possible.
-    TooMuch(NoValue),
-    /// It would be the same with any step.
-    Certain(NoValue),
 }
 
 impl Prometheus {
@@ -56,116 +43,86 @@ impl Prometheus {
         if endpoint.path().contains('?') {
             return Err(format!("{endpoint}: the URL of a Prometheus ends before the `?`"));
         }
-        let path = format!("{}/api/v1/query_range", endpoint.path().trim_end_matches('/'));
+        let path = format!("{}/api/v1/query", endpoint.path().trim_end_matches('/'));
         let client = Client::new(endpoint, credentials, ANSWER_LEN_MAX);
-        Ok(Prometheus { client, path, time_max, resolutions: Mutex::default() })
+        Ok(Prometheus { client, path, time_max })
     }
 
-    /// The values of all series of a query that have one now.
-    async fn values(&self, query: &str) -> Result<Vec<f64>, NoValue> {
-        let deadline = Instant::now() + self.time_max;
-        let first = self.resolutions().first(query, Instant::now());
-        let mut last_words = self.late();
-        for (index, step) in STEPS.iter().enumerate().skip(first) {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            // Coarser steps get their share of the time too.
-            let limit = if index + 1 == STEPS.len() { left } else { left / 2 };
-            match timeout(limit, self.attempt(query, *step)).await {
-                Ok(Ok(values)) => {
-                    self.resolutions().worked(query, index, Instant::now());
-                    return Ok(values);
-                }
-                Ok(Err(Trouble::Certain(why))) => return Err(why),
-                Ok(Err(Trouble::TooMuch(why))) => last_words = why,
-                Err(_) => last_words = self.late(),
-            }
+    async fn read(&self, condition: &Condition) -> Result<Reading, NoValue> {
+        let query = query_of(condition)?;
+        let basis = Basis::of(query)?;
+        let start = Instant::now();
+        let age = basis.age(&self.ages(&basis).await?)?;
+        let rows = self.evaluate(query).await?;
+        if rows.is_empty() {
+            return Err(NoValue::NoSeries);
         }
-        Err(last_words)
+        let values = rows.iter().map(|row| row.value);
+        let (at, value) = worst(condition.comparison, condition.bound, values);
+        // What has become older since counts too.
+        let waited = Millis(u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX));
+        let series = at.and_then(|at| rows[at].series.clone());
+        Ok(Reading { value, series, age: age + waited, window: basis.window() })
     }
 
-    async fn attempt(&self, query: &str, step: Millis) -> Result<Vec<f64>, Trouble> {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let end_secs = now.unwrap_or_default().as_millis() as f64 / 1000.0;
-        let answer = self.client.post(&self.path, form(query, end_secs, step)).await;
+    /// How old the newest sample of each selector is, by the clock of the
+    /// Prometheus itself.
+    async fn ages(&self, basis: &Basis) -> Result<Vec<Option<Millis>>, NoValue> {
+        let mut ages: Vec<Option<Millis>> = basis.selectors().map(|_| None).collect();
+        let times = basis.selectors().enumerate().map(|(at, selector)| {
+            format!(r#"label_replace(min(timestamp({selector})),"{SELECTOR}","{at}","","")"#)
+        });
+        let query = times.collect::<Vec<_>>().join(" or ");
+        if ages.is_empty() {
+            return Ok(ages);
+        }
+        for row in self.evaluate(&query).await? {
+            let place = row.label(SELECTOR).and_then(|at| at.parse::<usize>().ok());
+            let Some(age) = place.and_then(|at| ages.get_mut(at)) else { continue };
+            let secs = (row.at_secs - row.value).max(0.0);
+            *age = Some(Millis((secs * 1000.0) as u64));
+        }
+        Ok(ages)
+    }
+
+    /// The series of a query at this instant.
+    async fn evaluate(&self, query: &str) -> Result<Vec<Row>, NoValue> {
+        let form = format!("query={}", utf8_percent_encode(query, NON_ALPHANUMERIC));
+        let answer = self.client.post(&self.path, form).await;
         let answer = answer.map_err(|failure| self.trouble(failure))?;
         if answer.status != 200 {
-            return Err(self.refusal(&answer));
+            let why = excerpt(&answer::complaint(&answer.body));
+            return Err(NoValue::Refused { whom: self.name(), status: answer.status, why });
         }
-        answer::values(&answer.body, end_secs, step).map_err(|why| {
-            Trouble::Certain(match why {
-                answer::Nothing::Garbled(why) => NoValue::Garbled { whom: self.name(), why },
-                answer::Nothing::NoSeries => NoValue::NoSeries,
-                answer::Nothing::Stale { age } => NoValue::Stale { age },
-                answer::Nothing::NotANumber => NoValue::NotANumber,
-            })
+        answer::rows(&answer.body).map_err(|why| match why {
+            answer::Nothing::Garbled(why) => NoValue::Garbled { whom: self.name(), why },
+            answer::Nothing::NotANumber => NoValue::NotANumber,
         })
     }
 
-    fn trouble(&self, failure: Failure) -> Trouble {
+    fn trouble(&self, failure: Failure) -> NoValue {
         let whom = self.name();
         match failure {
             Failure::TooLong => {
-                let why = format!("its answer has more than {ANSWER_LEN_MAX} octets");
-                Trouble::TooMuch(NoValue::Garbled { whom, why })
+                let why = format!("its response has more than {ANSWER_LEN_MAX} bytes");
+                NoValue::Garbled { whom, why }
             }
-            Failure::Broken(why) | Failure::Credentials(why) => {
-                Trouble::Certain(NoValue::Unreachable { whom, why })
-            }
+            Failure::Broken(why) | Failure::Credentials(why) => NoValue::Unreachable { whom, why },
         }
-    }
-
-    /// What a status other than 200 says about smaller requests.
-    fn refusal(&self, answer: &Answer) -> Trouble {
-        let why = answer::complaint(&answer.body);
-        // Of its own, Prometheus says 503 for a timeout, 422 for too many
-        // samples, and 400 for too many points; proxies before it, the others.
-        let is_too_much = match answer.status {
-            413 | 422 | 429 | 500..=599 => true,
-            400 => why.contains("maximum resolution"),
-            _ => false,
-        };
-        let why = excerpt(&why);
-        let refused = NoValue::Refused { whom: self.name(), status: answer.status, why };
-        if is_too_much { Trouble::TooMuch(refused) } else { Trouble::Certain(refused) }
-    }
-
-    fn late(&self) -> NoValue {
-        let limit = Millis(u64::try_from(self.time_max.as_millis()).unwrap_or(u64::MAX));
-        NoValue::Late { whom: self.name(), limit }
     }
 
     fn name(&self) -> String {
         format!("prometheus at {}", self.client.endpoint())
-    }
-
-    fn resolutions(&self) -> std::sync::MutexGuard<'_, Resolutions> {
-        self.resolutions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Health for Prometheus {
     fn measure<'a>(&'a self, condition: &'a Condition) -> Measuring<'a> {
         Box::pin(async move {
-            let values = self.values(query_of(condition)?).await?;
-            worst(condition.comparison, condition.bound, values).ok_or(NoValue::NotANumber)
+            timeout(self.time_max, self.read(condition)).await.unwrap_or_else(|_| {
+                let limit = Millis(u64::try_from(self.time_max.as_millis()).unwrap_or(u64::MAX));
+                Err(NoValue::Late { whom: self.name(), limit })
+            })
         })
     }
-}
-
-/// A query over the last minute, or over one step if that is longer: the last
-/// point is at the end in any case.
-fn form(query: &str, end_secs: f64, step: Millis) -> String {
-    let span = step.max(WINDOW);
-    let query = utf8_percent_encode(query, NON_ALPHANUMERIC);
-    let start_secs = end_secs - span.as_secs_f64();
-    // Prometheus would take values of up to 5 minutes ago for those of now.
-    // Where this argument is not known yet it is passed over.
-    format!(
-        "query={query}&start={start_secs:.3}&end={end_secs:.3}&step={}&lookback_delta={}",
-        step.as_secs_f64(),
-        span.as_secs_f64()
-    )
 }

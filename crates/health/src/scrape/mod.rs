@@ -12,10 +12,11 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::exposition::{self, Format, PageBounds};
+use crate::freshness::Basis;
 use crate::http::{Client, Credentials, Endpoint, Failure};
-use crate::query::{Outcome, Query};
+use crate::query::{Fault, Outcome, Query};
 use crate::series::{Bounds, Counts};
-use crate::{Health, Measuring, NoValue, query_of, worst};
+use crate::{Health, Measuring, NoValue, Reading, query_of, worst};
 use book::Book;
 
 pub use book::Standing;
@@ -137,21 +138,41 @@ impl Scraper {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn value(&self, condition: &Condition) -> Result<f64, NoValue> {
-        let values = self.evaluate(query_of(condition)?)?.values();
-        if !values.is_empty() {
-            let worst = worst(condition.comparison, condition.bound, values);
-            return worst.ok_or(NoValue::NotANumber);
+    fn read(&self, condition: &Condition) -> Result<Reading, NoValue> {
+        let text = query_of(condition)?;
+        let unanswerable = |fault: Fault| NoValue::Unanswerable(fault.to_string());
+        let query = Query::parse(text).map_err(unanswerable)?;
+        let basis = Basis::of(text)?;
+        let selectors = basis.selectors().map(Query::parse);
+        let selectors = selectors.collect::<Result<Vec<_>, _>>().map_err(unanswerable)?;
+        let now = self.clock.now();
+        let (ages, outcome) = {
+            let book = self.book();
+            let age = |selector: &Query| Some(now - selector.newest(book.store(), now)?);
+            let ages: Vec<Option<Millis>> = selectors.iter().map(age).collect();
+            (ages, query.evaluate(book.store(), now).map_err(NoValue::Unanswerable)?)
+        };
+        let age = basis.age(&ages);
+        let values = outcome.values();
+        let (at, value) = worst(condition.comparison, condition.bound, values.iter().copied());
+        match age {
+            Ok(age) if !values.is_empty() => {
+                let series = at.and_then(|at| outcome.series(at));
+                Ok(Reading { value, series, age, window: basis.window() })
+            }
+            // That a target is away is the likelier reason, and the more useful one.
+            age => {
+                let why = age.err().unwrap_or(NoValue::NoSeries);
+                let down = self.standings().into_iter().find_map(Standing::into_trouble);
+                Err(down.unwrap_or(why))
+            }
         }
-        // That a target is away is the likelier reason, and the more useful one.
-        let down = self.standings().into_iter().find_map(|standing| standing.into_trouble());
-        Err(down.unwrap_or(NoValue::NoSeries))
     }
 }
 
 impl Health for Scraper {
     fn measure<'a>(&'a self, condition: &'a Condition) -> Measuring<'a> {
-        Box::pin(async move { self.value(condition) })
+        Box::pin(async move { self.read(condition) })
     }
 }
 

@@ -23,7 +23,9 @@ pub fn condition(query: &str, comparison: Comparison, bound: f64) -> Condition {
         comparison,
         bound,
         hold_for: Millis::ZERO,
+        max_age: Millis::from_secs(30),
         no_data: NoData::Block,
+        no_traffic: NoData::Block,
     }
 }
 
@@ -44,8 +46,9 @@ impl Asked {
         Some(percent_decode_str(value).decode_utf8().unwrap().into_owned())
     }
 
-    pub fn step(&self) -> f64 {
-        self.field("step").unwrap().parse().unwrap()
+    /// Whether it is about the time of samples.
+    pub fn is_about_time(&self) -> bool {
+        self.field("query").unwrap().contains("timestamp(")
     }
 }
 

@@ -63,6 +63,7 @@ impl Coverage {
                 Fact::Ended { effect, .. } => effects.get(effect).copied(),
                 Fact::Moved { task, .. }
                 | Fact::Left { task, .. }
+                | Fact::Failed { task, .. }
                 | Fact::Found { task, .. }
                 | Fact::Held { task, .. }
                 | Fact::Released { task }
@@ -92,6 +93,7 @@ fn kind(of: &StageKind) -> &'static str {
     match of {
         StageKind::Shift { .. } => "Shift",
         StageKind::Set { .. } => "Set",
+        StageKind::PutBack { .. } => "PutBack",
         StageKind::Govern { .. } => "Govern",
         StageKind::Act(_) => "Act",
         StageKind::Await { .. } => "Await",

@@ -1,7 +1,7 @@
 //! What goes wrong between a run and its world. All of it is drawn before the
 //! run begins, but for what each effect meets.
 
-use drain::engine::{Abort, Command, Mode};
+use drain::engine::{Abort, Actor, Command, Mode, User};
 use drain::{ConditionId, KnobId, Millis, Plan, TaskId, Time, Value};
 
 use crate::chance::Chance;
@@ -45,11 +45,30 @@ pub enum Fault {
     /// Nothing turns a knob until then: tries fail, or are refused.
     Break { knob: KnobId, is_refused: bool, until: Time },
     /// A person says something.
-    Say { by: &'static str, command: Command },
+    Say { by: Person, command: Command },
     /// Other runs drain other datacenters, or have restored them.
     Fleet { drained: Vec<f64> },
     /// The clock is set, by so many milliseconds.
     Jump { by: i64 },
+}
+
+/// Whoever says something: a uid, and the name that was typed beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Person {
+    pub uid: u32,
+    pub typed: &'static str,
+}
+
+pub const ANN: Person = Person { uid: 1000, typed: "ann" };
+pub const BOB: Person = Person { uid: 1001, typed: "bob" };
+/// One person who types the name of another.
+pub const ANN_AS_BOB: Person = Person { uid: 1000, typed: "bob" };
+
+impl Person {
+    pub fn actor(self) -> Actor {
+        let user = User { uid: self.uid, gid: self.uid, pid: None, name: None };
+        Actor::user(user).commented(Some(self.typed))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -59,6 +78,8 @@ pub enum Lie {
     /// It is off by a factor.
     Wrong(f64),
     Missing,
+    /// The exporter is dead, and its last sample is given again and again.
+    Frozen,
 }
 
 /// Crashes at records.
@@ -135,10 +156,11 @@ fn draw_fault(plan: &Plan, at: Time, chance: &mut Chance) -> Fault {
         0..=1 => Fault::Crash { back_after: Millis(chance.among(0..90_000)) },
         2..=4 if !plan.conditions.is_empty() => Fault::Lie {
             condition: ConditionId(chance.index(plan.conditions.len()) as u32),
-            lie: match chance.among(0..3) {
+            lie: match chance.among(0..5) {
                 0 => Lie::Stuck(chance.pick(&[0.0, 0.01, 0.5, 2.0])),
                 1 => Lie::Wrong(chance.pick(&[0.0, 0.5, 1.5, 10.0])),
-                _ => Lie::Missing,
+                2 => Lie::Missing,
+                _ => Lie::Frozen,
             },
             until: at + Millis(chance.among(1000..300_000)),
         },
@@ -161,7 +183,7 @@ fn draw_fault(plan: &Plan, at: Time, chance: &mut Chance) -> Fault {
         },
         7 => Fault::Jump { by: chance.pick(&[-60_000, -3000, 2000, 45_000, 600_000]) },
         _ => Fault::Say {
-            by: chance.pick(&["ann", "bob", "Ann "]),
+            by: chance.pick(&[ANN, BOB, ANN_AS_BOB]),
             command: draw_command(plan, chance),
         },
     }

@@ -36,6 +36,8 @@ pub enum Sabotage {
     NoBarriers,
     /// One person less is asked.
     FewerPeople,
+    /// Who somebody is follows from the name that was typed.
+    TypedNames,
     /// Nobody says anything, and all go on.
     Mute,
     /// What was being said when the run died counts as said.
@@ -46,11 +48,17 @@ pub enum Sabotage {
     NoFailures,
     /// Nobody has as much time as it should.
     ShortTimeouts,
+    /// A sample counts as taken when it is given.
+    TimeOfAnswer,
+    /// What is undone is undone by putting knobs back.
+    NoUndo,
+    /// What follows a fence is held by whatever holds other stages.
+    HeldFences,
 }
 
 impl Sabotage {
     /// Every sabotage with the checker that must find it.
-    pub const ALL: [(Sabotage, &str); 19] = [
+    pub const ALL: [(Sabotage, &str); 23] = [
         (Sabotage::NoParents, "order"),
         (Sabotage::NoHealth, "gates"),
         (Sabotage::DeafToOthers, "limits"),
@@ -65,11 +73,15 @@ impl Sabotage {
         (Sabotage::BlindLooks, "stated"),
         (Sabotage::NoBarriers, "barriers"),
         (Sabotage::FewerPeople, "approvals"),
+        (Sabotage::TypedNames, "approvals"),
         (Sabotage::Mute, "said"),
         (Sabotage::TakenAsSaid, "said"),
         (Sabotage::NoLooks, "gates"),
         (Sabotage::NoFailures, "ways"),
         (Sabotage::ShortTimeouts, "ways"),
+        (Sabotage::TimeOfAnswer, "gates"),
+        (Sabotage::NoUndo, "fences"),
+        (Sabotage::HeldFences, "fences"),
     ];
 
     /// The plan that is carried out in place of the real one.
@@ -86,6 +98,7 @@ impl Sabotage {
                 plan.health.clear();
                 plan.tasks.iter_mut().for_each(|task| task.health.clear());
             }
+            Sabotage::NoUndo => plan.tasks.iter_mut().for_each(|task| task.undo = None),
             Sabotage::DoubledBudgets => {
                 plan.budgets.iter_mut().for_each(|budget| budget.size *= 2.0);
             }
@@ -104,6 +117,7 @@ impl Sabotage {
             | (Sabotage::NoLooks, kind @ (StageKind::Await { .. } | StageKind::Check { .. })) => {
                 *kind = StageKind::TimedWait { span: Millis::ZERO };
             }
+            (Sabotage::HeldFences, _) => stage.is_interruptible = true,
             (Sabotage::NoFailures, _) => (stage.failed, stage.late) = (stage.done, stage.done),
             (Sabotage::ShortTimeouts, _) => {
                 stage.timeout = stage.timeout.map(|timeout| timeout * 0.5);

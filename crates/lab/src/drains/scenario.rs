@@ -94,6 +94,8 @@ fn draw_site(chance: &mut Chance) -> Site {
         services,
         stores: (0..stores).map(store).collect(),
         links: vec![Link { name: "backbone".into(), capacity: 60.0, load: 20.0 }],
+        knobs: Vec::new(),
+        metrics: Vec::new(),
     }
 }
 

@@ -143,7 +143,7 @@ fn alone(start: &World, plan: &Plan, seed: u64) -> Result<Vec<Option<f64>>, Vec<
 
 /// Brings everything that a task turns to where it is to go.
 fn do_at_once(world: &mut World, plan: &Plan, task: TaskId) -> Result<(), String> {
-    for stage in &plan.task(task).stages {
+    for stage in plan.task(task).forward() {
         match &stage.kind {
             StageKind::Shift { knob, to } | StageKind::Set { knob, to } => {
                 let dial = world.dial(plan.knob(*knob))?;

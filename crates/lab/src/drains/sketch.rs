@@ -79,7 +79,9 @@ impl Sketch {
             comparison,
             bound,
             hold_for: Millis::ZERO,
+            max_age: Millis::from_secs(30),
             no_data: NoData::Block,
+            no_traffic: NoData::Block,
         };
         self.adopt(condition)
     }
@@ -110,6 +112,8 @@ impl Sketch {
                 },
                 failed,
                 late: failed,
+                retry: StageId(at as u32),
+                is_interruptible: true,
             }
         };
         self.plan.tasks.push(Task {
@@ -123,6 +127,7 @@ impl Sketch {
             health: Vec::new(),
             post: Vec::new(),
             stages: kinds.into_iter().enumerate().map(stage).collect(),
+            undo: None,
             pace: PACE,
             timeout: Millis::from_secs(3600),
             budgets: Vec::new(),

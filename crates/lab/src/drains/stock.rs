@@ -31,7 +31,7 @@ fn plan(direction: Direction) -> &'static Plan {
         let files = FILES.map(|(name, text)| (name.to_owned(), text.to_owned()));
         let library = Library::new(files.into());
         let settings = ["state", "spare", "motd", "network"].map(|name| format!("{name}/SERVICE"));
-        let settings = settings.into_iter().chain(["fence/STORE".into()]);
+        let settings = settings.into_iter().chain(["fence/STORE".into(), "fence-new/STORE".into()]);
         let originals: BTreeMap<String, Value> = ORIGINALS
             .map(|(knob, at)| (knob.to_owned(), Value::Number(at)))
             .into_iter()
@@ -66,7 +66,7 @@ impl Sketch {
         let task = self.task(&format!("{owner}.{from}"), after, Vec::new());
         let own = self.last();
         own.template.clone_from(&found.template);
-        (own.stages, own.budgets) = (stages, budgets);
+        (own.stages, own.undo, own.budgets) = (stages, found.undo.clone(), budgets);
         task
     }
 }
@@ -112,6 +112,7 @@ impl Graft<'_> {
             StageKind::Set { knob, to } => {
                 StageKind::Set { knob: self.knob(*knob), to: to.clone() }
             }
+            StageKind::PutBack { knob } => StageKind::PutBack { knob: self.knob(*knob) },
             StageKind::Govern { knob, budget } => {
                 StageKind::Govern { knob: self.knob(*knob), budget: self.budget(*budget) }
             }

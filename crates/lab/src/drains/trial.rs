@@ -108,11 +108,15 @@ fn drive(
         false => Faults::draw(plan, start, TROUBLE, chance),
     };
     let end = faults.until + if faults.manner == Manner::Ignore { IGNORED } else { CALM };
+    let executed = match trial.sabotage {
+        Some(sabotage) => Arc::new(sabotage.alter(plan)),
+        None => plan.clone(),
+    };
     let setting = Setting {
         number,
         mode: if trial.is_calm || chance.happens(800) { Mode::Drill } else { Mode::Disaster },
         faults: Faults { crashes, ..faults },
-        checkers: Checkers::all(plan),
+        checkers: Checkers::all(plan, &executed),
         sabotage: trial.sabotage,
         chance: Chance::new(chance.among(0..u64::MAX)),
     };

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -13,6 +13,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
+
+use super::peer::Peer;
 
 /// Connections of one listener that are open at once. Further ones wait in the
 /// kernel, where they cost no descriptor.
@@ -29,6 +31,9 @@ pub trait Listener {
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
     fn accept(&self) -> impl Future<Output = io::Result<Self::Stream>>;
+
+    /// Whom the kernel names as the client of a connection.
+    fn peer(stream: &Self::Stream) -> Option<Peer>;
 }
 
 impl Listener for TcpListener {
@@ -36,6 +41,10 @@ impl Listener for TcpListener {
 
     async fn accept(&self) -> io::Result<Self::Stream> {
         TcpListener::accept(self).await.map(|(stream, _)| stream)
+    }
+
+    fn peer(_: &Self::Stream) -> Option<Peer> {
+        None
     }
 }
 
@@ -45,18 +54,25 @@ impl Listener for UnixListener {
     async fn accept(&self) -> io::Result<Self::Stream> {
         UnixListener::accept(self).await.map(|(stream, _)| stream)
     }
+
+    fn peer(stream: &Self::Stream) -> Option<Peer> {
+        Peer::of(stream)
+    }
 }
 
 /// Serves `routes` for as long as the program runs; a connection lasts
 /// `time_max` at the longest.
-pub async fn serve(listener: impl Listener, routes: Router, time_max: Duration) {
+pub async fn serve<L: Listener>(listener: L, routes: Router, time_max: Duration) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         // Never closed, so there is always a place sooner or later.
         let Ok(place) = places.clone().acquire_owned().await else { return };
         match listener.accept().await {
             Ok(stream) => {
-                let routes = routes.clone();
+                let routes = match L::peer(&stream) {
+                    Some(peer) => routes.clone().layer(Extension(peer)),
+                    None => routes.clone(),
+                };
                 tokio::spawn(async move {
                     serve_one(stream, routes, time_max).await;
                     drop(place);

@@ -1,12 +1,13 @@
 //! The admin HTTP server: reading over loopback TCP, writing only through a
-//! socket in the file system that only the server's own user can open.
+//! socket in the file system that only the server's own user can open, and the
+//! members of `admin.control_group`; who they are is what the kernel says.
 
 mod cache;
 pub mod connections;
 mod fleet;
+pub mod peer;
 pub mod socket;
 
-use std::path::Path;
 use std::sync::Arc;
 
 use authority::Image;
@@ -45,17 +46,16 @@ struct Desk {
 
 type Shared = State<Desk>;
 
-/// Starts the admin HTTP server and the control socket, whose place in the
-/// file system is returned.
+/// Serves the admin HTTP pages and the control socket, whose place in the file
+/// system is returned.
 pub async fn start(
     server: &Arc<Server>,
     drains: Option<Arc<Drains>>,
     listener: std::net::TcpListener,
-    control: &Path,
+    control: Option<socket::Bound>,
 ) -> Result<Option<socket::Place>, String> {
     let failed = |error| format!("the admin HTTP server cannot start: {error}");
     let listener = TcpListener::from_std(listener).map_err(failed)?;
-    let control = socket::open(control)?;
     let listing = Arc::new(Semaphore::new(1));
     let desk = Desk { server: server.clone(), drains: drains.clone(), listing };
     let of_drains = |pages: fn(Arc<Drains>) -> Router| drains.clone().map_or(Router::new(), pages);
@@ -117,17 +117,21 @@ pub fn error(status: StatusCode, message: impl Into<String>) -> Response {
     (status, Json(json!({ "error": message.into() }))).into_response()
 }
 
-async fn health(State(Desk { server, .. }): Shared) -> Response {
+async fn health(State(Desk { server, drains, .. }): Shared) -> Response {
     let totals = server.publisher.current().catalog.totals();
     let is_draining = server.node().is_some_and(|node| node.is_draining());
-    let is_ready = server.is_ready() && !is_draining;
+    // What is not on the disk is not done: a drain would stand still.
+    let unwritable = drains.and_then(|drains| drains.unwritable());
+    let is_ready = server.is_ready() && !is_draining && unwritable.is_none();
     let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let body = json!({
-        "status": match (is_ready, is_draining) {
-            (true, _) => "ready",
-            (false, true) => "draining",
-            (false, false) => "loading",
+        "status": match (server.is_ready(), is_draining, &unwritable) {
+            (true, false, None) => "ready",
+            (true, false, Some(_)) => "store not writable",
+            (_, true, _) => "draining",
+            (false, false, _) => "loading",
         },
+        "reason": unwritable,
         "zones": totals.zones,
         "records": totals.records,
         "broken_zones": totals.broken,
@@ -304,6 +308,7 @@ fn parse_name(text: &str) -> Result<Vec<u8>, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::time::Duration;
 
     use super::*;

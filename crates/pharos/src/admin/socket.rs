@@ -1,9 +1,10 @@
 //! The control socket in the file system: opened so that nobody but the
-//! server's own user can connect at any moment, and removed with the server.
+//! server's own user, and the members of a group if one is configured, can
+//! connect at any moment, and removed with the server.
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
@@ -32,20 +33,46 @@ impl Drop for Place {
     }
 }
 
-/// Opens the control socket. Where another server uses it, or the system
-/// refuses, a server works without one and says so; a path that is something
-/// else is a mistake in the configuration, and an error.
-pub fn open(path: &Path) -> Result<Option<(UnixListener, Place)>, String> {
+/// A control socket that is bound, and its place in the file system.
+pub type Bound = (UnixListener, Place);
+
+/// A group whose members may use the control socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    pub name: String,
+    pub gid: u32,
+}
+
+/// Opens the control socket. One that another server answers on, a path that is
+/// something else, and a group that cannot be given access are mistakes in the
+/// configuration, and errors. Where the system refuses, a server works without
+/// one and says so.
+pub fn open(path: &Path, group: Option<&Group>) -> Result<Option<Bound>, String> {
+    let has_folder = folder_of(path).exists();
     let error = match bind(path) {
-        Ok(bound) => return Ok(Some(bound)),
+        Ok(bound) => {
+            if let Some(group) = group {
+                open_to(path, group, !has_folder)?;
+            }
+            return Ok(Some(bound));
+        }
         Err(error) => error,
     };
     let path = path.display();
-    if error.kind() == io::ErrorKind::AlreadyExists {
-        return Err(format!(
-            "no control socket at {path}: {error}; accepted: a path where nothing is, or a socket \
-             that a server left behind"
-        ));
+    match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            return Err(format!(
+                "no control socket at {path}: {error}; accepted: a path where nothing is, or a \
+                 socket that a server left behind"
+            ));
+        }
+        io::ErrorKind::AddrInUse => {
+            return Err(format!(
+                "no control socket at {path}: {error}; accepted: that server stopped, or another \
+                 path with --control PATH or `control` under [admin]"
+            ));
+        }
+        _ => {}
     }
     tracing::warn!(
         "no control socket at {path}: {error}; reload with SIGHUP, or pass --control PATH"
@@ -85,12 +112,53 @@ fn remove_left_over(path: &Path) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, "what is there is no socket"));
     }
     match UnixStream::connect(path) {
-        Ok(_) => Err(io::Error::other("another server uses it")),
+        Ok(_) => Err(taken("another server answers on it".into())),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
-        Err(error) => {
-            Err(io::Error::other(format!("another server may be using it (connecting: {error})")))
-        }
+        Err(error) => Err(taken(format!("another server may be using it (connecting: {error})"))),
     }
+}
+
+fn taken(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::AddrInUse, what)
+}
+
+fn folder_of(path: &Path) -> &Path {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
+}
+
+/// Lets the members of a group connect, and enter the folder if it was made
+/// here. Until then nobody else could.
+fn open_to(path: &Path, group: &Group, is_folder_own: bool) -> Result<(), String> {
+    let Group { name, gid } = group;
+    let folder = folder_of(path);
+    let give = |path: &Path, mode: u32| {
+        std::os::unix::fs::chown(path, None, Some(*gid))
+            .and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(mode)))
+    };
+    give(path, 0o660)
+        .and_then(|()| if is_folder_own { give(folder, 0o710) } else { Ok(()) })
+        .map_err(|error| {
+            format!(
+                "admin.control_group: {} cannot be given to group `{name}`: {error}; accepted: a \
+                 group that the server's user is a member of, or any if it runs as root",
+                path.display()
+            )
+        })?;
+    if !is_entered_by(folder, *gid) {
+        let folder = folder.display();
+        tracing::warn!(
+            "admin.control_group: members of `{name}` cannot enter {folder}, and so not reach the \
+             control socket; accepted: `chgrp {name} {folder} && chmod g+x {folder}`"
+        );
+    }
+    Ok(())
+}
+
+fn is_entered_by(folder: &Path, gid: u32) -> bool {
+    let Ok(metadata) = fs::metadata(folder) else { return false };
+    let needed = if metadata.gid() == gid { 0o010 } else { 0o001 };
+    metadata.mode() & needed != 0
 }
 
 /// Binds `path`. The socket has its mode before it has a name, so that the
@@ -121,7 +189,7 @@ mod tests {
         let path = home.path().join("control.sock");
         fs::write(&path, "precious").unwrap();
         assert_eq!(error_of(&path), "what is there is no socket");
-        assert!(open(&path).unwrap_err().contains("accepted: a path where nothing is"));
+        assert!(open(&path, None).unwrap_err().contains("accepted: a path where nothing is"));
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
         fs::remove_file(&path).unwrap();
         // A link is not followed, wherever it leads.
@@ -132,7 +200,9 @@ mod tests {
         fs::remove_file(&path).unwrap();
         fs::rename(&left_over, &path).unwrap();
         let (_listener, _place) = bind(&path).unwrap();
-        assert_eq!(error_of(&path), "another server uses it");
+        assert_eq!(error_of(&path), "another server answers on it");
+        let refused = open(&path, None).unwrap_err();
+        assert!(refused.contains("accepted: that server stopped, or another path"), "{refused}");
     }
 
     #[tokio::test]
@@ -147,6 +217,19 @@ mod tests {
         fs::write(&path, "somebody else's").unwrap();
         drop(place);
         assert!(path.exists());
+    }
+
+    #[tokio::test]
+    async fn members_of_the_group_may_connect_and_others_may_not() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("run");
+        let path = folder.join("control.sock");
+        let gid = rustix::process::getegid().as_raw();
+        let group = Group { name: "own".into(), gid };
+        let _bound = open(&path, Some(&group)).unwrap();
+        assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o710);
+        let metadata = fs::symlink_metadata(&path).unwrap();
+        assert_eq!((metadata.mode() & 0o777, metadata.gid()), (0o660, gid));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use health::{Credentials, Endpoint, Target};
 use serde::Deserialize;
 
 use super::Checks;
-use crate::drains::{DrainConfig, HealthConfig};
+use crate::drains::{DrainConfig, HealthConfig, Sink};
 
 /// Where drains are kept unless told otherwise.
 const STORE: &str = "/var/lib/pharos/drain.db";
@@ -28,6 +28,9 @@ pub struct FileDrain {
     /// Pages of metrics, if there is no Prometheus.
     scrape: Vec<String>,
     scrape_secs: Option<u64>,
+    /// Signs the audit log.
+    audit_key: Option<PathBuf>,
+    audit_sink: Option<String>,
 }
 
 impl Checks {
@@ -44,9 +47,25 @@ impl Checks {
             let (what, accepted) = (problem.what, problem.accepted);
             self.problems.push(format!("{place}: {what}; accepted: {accepted}"));
         }
+        let audit_sink = match Sink::parse(spec.audit_sink.as_deref().unwrap_or("log")) {
+            Ok(sink) => sink,
+            Err(what) => {
+                let place = self.place("drain.audit_sink");
+                self.problems.push(format!("{place}: {what}"));
+                Sink::Log
+            }
+        };
+        let store = spec.store.unwrap_or_else(|| STORE.into());
+        let audit_key = spec.audit_key.unwrap_or_else(|| {
+            let mut beside = store.clone().into_os_string();
+            beside.push(".audit-key");
+            beside.into()
+        });
         DrainConfig {
             name: name.unwrap_or("pharos").to_owned(),
-            store: spec.store.unwrap_or_else(|| STORE.into()),
+            store,
+            audit_key,
+            audit_sink,
             runbooks,
             drivers: spec.drivers,
             health,

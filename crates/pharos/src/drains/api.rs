@@ -17,13 +17,15 @@ use futures_util::stream;
 use jiff::tz::TimeZone;
 use serde::Deserialize;
 use serde_json::json;
-use store::{Filter, RunId};
+use store::{Filter, KnownHead, RunId, Trust};
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::time::sleep;
 
+use super::instance::node_of;
 use super::verbs::Verb;
 use super::{Drains, Refused, Survey, Wanted};
 use crate::admin::error;
+use crate::admin::peer::Peer;
 
 /// Runs on one page.
 const RUNS: u32 = 20;
@@ -124,7 +126,8 @@ fn view(run: &store::Run) -> serde_json::Value {
         "ended": run.ended_at,
         "outcome": run.outcome,
         "records": run.records,
-        "driven_by": run.holder,
+        "driven_by": run.holder.as_deref().map(node_of),
+        "instance": run.holder,
     })
 }
 
@@ -297,19 +300,24 @@ struct Begin {
     datacenter: String,
     direction: Direction,
     mode: Option<Mode>,
-    by: String,
+    /// A comment; who it is says the kernel.
+    by: Option<String>,
     #[serde(default)]
     reason: String,
     #[serde(default)]
     overload: bool,
 }
 
-async fn begin(State(drains): Shared, wanted: Result<Json<Begin>, JsonRejection>) -> Response {
+async fn begin(
+    State(drains): Shared,
+    peer: Peer,
+    wanted: Result<Json<Begin>, JsonRejection>,
+) -> Response {
     let Json(wanted) = match wanted {
         Ok(wanted) => wanted,
         Err(rejection) => {
             let accepted = "{\"datacenter\": NAME, \"direction\": \"drain\" or \"restore\", \
-                            \"mode\": \"drill\" or \"disaster\", \"by\": WHO, \"reason\": WHY, \
+                            \"mode\": \"drill\" or \"disaster\", \"by\": COMMENT, \"reason\": WHY, \
                             \"overload\": true or false}";
             return misread(rejection.body_text(), accepted);
         }
@@ -318,7 +326,7 @@ async fn begin(State(drains): Shared, wanted: Result<Json<Begin>, JsonRejection>
         datacenter: wanted.datacenter,
         direction: wanted.direction,
         mode: wanted.mode.unwrap_or(Mode::Drill),
-        by: wanted.by,
+        by: peer.actor().await.commented(wanted.by.as_deref()),
         reason: wanted.reason,
         overload: wanted.overload,
     };
@@ -330,7 +338,8 @@ async fn begin(State(drains): Shared, wanted: Result<Json<Begin>, JsonRejection>
 
 #[derive(Debug, Deserialize)]
 struct Say {
-    by: String,
+    /// A comment; who it is says the kernel.
+    by: Option<String>,
     #[serde(default)]
     reason: String,
     #[serde(flatten)]
@@ -339,6 +348,7 @@ struct Say {
 
 async fn say(
     State(drains): Shared,
+    peer: Peer,
     run: Numbered,
     said: Result<Json<Say>, JsonRejection>,
 ) -> Response {
@@ -346,13 +356,14 @@ async fn say(
         (Ok(run), Ok(Json(said))) => (run, said),
         (Err(response), _) => return *response,
         (_, Err(rejection)) => {
-            let accepted = "{\"verb\": VERB, \"by\": WHO, \"reason\": WHY, …} with the verbs \
+            let accepted = "{\"verb\": VERB, \"by\": COMMENT, \"reason\": WHY, …} with the verbs \
                             pause, resume, skip, stop, retry, override, accelerate, approve, \
                             mode, waive and abort";
             return misread(rejection.body_text(), accepted);
         }
     };
-    match drains.say(run, said.by, said.reason, &said.verb).await {
+    let by = peer.actor().await.commented(said.by.as_deref());
+    match drains.say(run, by, said.reason, &said.verb).await {
         Ok(()) => Json(json!({ "said": true })).into_response(),
         Err(refused) => refused.into_response(),
     }
@@ -377,20 +388,25 @@ async fn audit(State(drains): Shared, part: Result<Query<Part>, QueryRejection>)
         Ok(mut entries) => {
             let next = entries.get(limit as usize).map(|entry| entry.seq);
             entries.truncate(limit as usize);
-            let entries: Vec<_> = entries
-                .iter()
-                .map(|entry| {
-                    json!({
-                        "seq": entry.seq, "at": entry.at, "by": entry.actor,
-                        "action": entry.action, "reason": entry.reason,
-                        "run": entry.run.map(|run| run.0), "digest": entry.digest.to_string(),
-                    })
-                })
-                .collect();
+            let entries: Vec<_> = entries.iter().map(audit_view).collect();
             Json(json!({ "entries": entries, "next": next })).into_response()
         }
         Err(failed) => Refused::from(failed).into_response(),
     }
+}
+
+fn audit_view(entry: &store::AuditEntry) -> serde_json::Value {
+    // Older entries than identities have none; they are shown all the same.
+    let record: Option<Record> = serde_json::from_str(&entry.json).ok();
+    let actor = record.as_ref().and_then(|record| record.fact.by());
+    json!({
+        "seq": entry.seq, "at": entry.at, "by": entry.actor,
+        "identity": actor.map(|actor| &actor.identity),
+        "comment": actor.and_then(|actor| actor.comment.as_deref()),
+        "action": entry.action, "reason": entry.reason,
+        "run": entry.run.map(|run| run.0), "digest": entry.digest.to_string(),
+        "key": entry.signature.map(|own| own.key_id().to_string()),
+    })
 }
 
 /// How the log ended when somebody looked: `head=N:DIGEST`. A log whose end was
@@ -404,12 +420,27 @@ struct Remembered {
 impl Remembered {
     fn head(&self) -> Result<Option<store::Head>, String> {
         let Some(text) = &self.head else { return Ok(None) };
-        let parts = text.split_once(':');
-        let head = parts.and_then(|(entries, digest)| {
-            let (entries, digest) = (entries.parse().ok()?, store::chain::Digest::parse(digest)?);
-            Some(store::Head { entries, digest })
-        });
-        head.map(Some).ok_or_else(|| format!("`{text}` is no head of the log"))
+        store::Head::parse(text).map(Some).ok_or_else(|| format!("`{text}` is no head of the log"))
+    }
+}
+
+/// What was proven, as the API says it.
+pub(super) fn verdict_view(verdict: &store::Verdict) -> serde_json::Value {
+    match verdict {
+        store::Verdict::Verified(proof) => {
+            let signed: Vec<_> = proof
+                .signed
+                .iter()
+                .map(
+                    |part| json!({ "key": part.key.to_string(), "from": part.from, "to": part.to }),
+                )
+                .collect();
+            json!({
+                "verified": true, "entries": proof.head.entries, "head": proof.head.to_string(),
+                "unsigned": proof.unsigned, "signed": signed, "known": proof.known,
+            })
+        }
+        store::Verdict::Broken { at, why } => json!({ "verified": false, "at": at, "why": why }),
     }
 }
 
@@ -422,15 +453,13 @@ async fn verify_audit(
         Ok(remembered) => remembered,
         Err(what) => return misread(what, "head=N:DIGEST, as an earlier verification printed it"),
     };
-    match drains.store().verify_audit(remembered).await {
-        Ok(store::Verdict::Verified(head)) => Json(json!({
-            "verified": true, "entries": head.entries,
-            "head": format!("{}:{}", head.entries, head.digest),
-        }))
-        .into_response(),
-        Ok(store::Verdict::Broken { at, why }) => {
-            Json(json!({ "verified": false, "at": at, "why": why })).into_response()
-        }
+    let known = |head| KnownHead { head, from: "the head that was given".into() };
+    let trust = Trust {
+        keys: vec![drains.audit_key().clone()],
+        heads: remembered.into_iter().map(known).collect(),
+    };
+    match drains.store().verify_audit(&trust).await {
+        Ok(verdict) => Json(verdict_view(&verdict)).into_response(),
         Err(failed) => Refused::from(failed).into_response(),
     }
 }

@@ -73,7 +73,7 @@ pub enum DrainCommand {
         #[command(flatten)]
         said: Said,
     },
-    /// Set the limits of the evacuation aside; takes two people
+    /// Set the limits of the evacuation aside; takes two people: two uids
     Waive {
         #[command(flatten)]
         said: Said,
@@ -125,15 +125,28 @@ pub enum AuditCommand {
         #[command(flatten)]
         socket: Socket,
     },
-    /// Prove that no entry was changed
-    Verify {
-        /// The head that was printed earlier: prove that the log goes on from
-        /// there
-        #[arg(long, value_name = "N:DIGEST")]
-        head: Option<String>,
-        #[command(flatten)]
-        socket: Socket,
-    },
+    /// Prove that no entry was changed: chain, signatures, and heads that are
+    /// known from elsewhere
+    Verify(Verify),
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Verify {
+    /// The head that was printed earlier: prove that the log goes on from
+    /// there
+    #[arg(long, value_name = "N:DIGEST")]
+    pub head: Option<String>,
+    /// What `audit_sink` wrote: prove that every head in it is in the log
+    #[arg(long, value_name = "FILE")]
+    pub sink: Option<PathBuf>,
+    /// Read this store, and ask no server
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub store: Option<PathBuf>,
+    /// The public key of whoever signed the log; may be given several times
+    #[arg(long, value_name = "FILE", requires = "store")]
+    pub key: Vec<PathBuf>,
+    #[command(flatten)]
+    pub socket: Socket,
 }
 
 #[derive(Debug, clap::Args)]
@@ -160,7 +173,8 @@ pub struct Who {
     /// Why, for the audit log
     #[arg(long, default_value = "", value_name = "TEXT")]
     reason: String,
-    /// Who says so; the name of the user unless told
+    /// A comment, recorded beside the identity, which is the user that runs
+    /// this command; default: sudo's user, if there is one
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
 }
@@ -219,7 +233,7 @@ impl DrainCommand {
             | DrainCommand::History { socket, .. }
             | DrainCommand::Report { socket, .. }
             | DrainCommand::Audit(
-                AuditCommand::List { socket, .. } | AuditCommand::Verify { socket, .. },
+                AuditCommand::List { socket, .. } | AuditCommand::Verify(Verify { socket, .. }),
             ) => socket,
         }
     }
@@ -268,12 +282,7 @@ fn obey(command: DrainCommand) -> Result<u8, String> {
             let entries = socket.get(&format!("/v1/audit?from={from}&limit={limit}"))?;
             socket.print(&entries, show_audit).map(|()| 0)
         }
-        DrainCommand::Audit(AuditCommand::Verify { head, socket }) => {
-            let head = head.map_or(String::new(), |head| format!("?head={}", escaped(&head)));
-            let verdict = socket.get(&format!("/v1/audit/verify{head}"))?;
-            socket.print(&verdict, show_verdict)?;
-            Ok(if verdict["verified"] == true { 0 } else { crate::EXIT_FAILED })
-        }
+        DrainCommand::Audit(AuditCommand::Verify(verify)) => verify.verify(),
     }
 }
 
@@ -293,11 +302,11 @@ fn newest(socket: &Socket, must_be_open: bool) -> Result<u64, String> {
 }
 
 impl Who {
-    fn name(&self) -> String {
-        let from = |name: &str| std::env::var(name).ok().filter(|name| !name.is_empty());
-        let known = self.by.clone().or_else(|| from("SUDO_USER"));
-        let known = known.or_else(|| from("USER")).or_else(|| from("LOGNAME"));
-        known.unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw()))
+    /// What is recorded beside the identity. The server learns who this is from
+    /// the kernel.
+    fn comment(&self) -> Option<String> {
+        let sudo = || std::env::var("SUDO_USER").ok().filter(|name| !name.is_empty());
+        self.by.clone().or_else(sudo)
     }
 }
 
@@ -306,7 +315,7 @@ impl Begin {
         let mode = if self.disaster { "disaster" } else { "drill" };
         let wanted = json!({
             "datacenter": self.datacenter, "direction": direction, "mode": mode,
-            "by": self.who.name(), "reason": self.who.reason, "overload": self.overload,
+            "by": self.who.comment(), "reason": self.who.reason, "overload": self.overload,
         });
         let begun = self.socket.post("/v1/drains", &wanted.to_string())?;
         if self.watch
@@ -342,7 +351,7 @@ impl OfTask {
 impl Said {
     fn say(self, mut what: Value) -> Result<u8, String> {
         let run = self.run.map_or_else(|| newest(&self.socket, true), Ok)?;
-        what["by"] = self.who.name().into();
+        what["by"] = self.who.comment().into();
         what["reason"] = self.who.reason.clone().into();
         let said = self.socket.post(&format!("/v1/drains/{run}/say"), &what.to_string())?;
         self.socket.print(&said, |out, _| writeln!(out, "said, and on the disk")).map(|()| 0)
@@ -399,7 +408,7 @@ fn show_runs(out: &mut Output, runs: &Value) -> io::Result<()> {
         });
         writeln!(
             out,
-            "{:>5}  {}  {:<8} {:<16} {:<22} {:<12} {:<12} {}",
+            "{:>5}  {}  {:<8} {:<16} {:<22} {:<12} {:<20} {}",
             number(&run["run"]),
             date_in_table(Time(number(&run["created"])), &zone),
             text(&run["direction"]),
@@ -418,25 +427,18 @@ fn show_audit(out: &mut Output, entries: &Value) -> io::Result<()> {
     for entry in entries["entries"].as_array().into_iter().flatten() {
         writeln!(
             out,
-            "{:>5}  {}  run {:<5} {:<12} {:<32} {}",
+            "{:>5}  {}  run {:<5} {:<20} {:<32} {}{}",
             number(&entry["seq"]),
             date_in_table(Time(number(&entry["at"])), &zone),
             number(&entry["run"]),
             text(&entry["by"]),
             text(&entry["action"]),
-            text(&entry["reason"])
+            text(&entry["reason"]),
+            entry["comment"].as_str().map_or(String::new(), |typed| format!("  [by: {typed}]"))
         )?;
     }
     match entries["next"].as_u64() {
         Some(next) => writeln!(out, "… there are more; go on with --from {next}"),
         None => Ok(()),
     }
-}
-
-fn show_verdict(out: &mut Output, verdict: &Value) -> io::Result<()> {
-    if verdict["verified"] == true {
-        let head = text(&verdict["head"]);
-        return writeln!(out, "{} entries, none was changed; head {head}", verdict["entries"]);
-    }
-    writeln!(out, "entry {} is not as it was: {}", verdict["at"], text(&verdict["why"]))
 }

@@ -1,7 +1,7 @@
 //! Which runs this server drives: those it began, those that were open when it
 //! started, and those whose server is gone.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,7 +9,10 @@ use drain::engine::Run;
 use store::{Filter, Lease, RunId};
 use tokio::time::sleep;
 
-use super::executor::{Executor, Handle, LEASE_MS, Stopped};
+use super::executor::{Executor, Handle, Stopped};
+use super::instance::node_of;
+use super::supervision::caught;
+use super::tenure::LEASE_MS;
 use super::{Drains, Refused};
 
 /// How often runs are looked for that nobody drives.
@@ -28,31 +31,27 @@ impl Drains {
         }
     }
 
-    pub(super) fn lost(&self) -> MutexGuard<'_, BTreeSet<RunId>> {
-        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether somebody took a run from here and still drives it. The store
-    /// gives a run back at once to who has the name of its holder, taking it for
-    /// one that was started again; two servers of one name would take it from
-    /// each other for ever.
-    fn is_lost(&self, run: &store::Run) -> bool {
-        self.is_held(run) && self.lost().contains(&run.id)
-    }
-
     fn is_held(&self, run: &store::Run) -> bool {
         run.held_until.is_some_and(|until| until > self.world.clock.now().0)
     }
 
     fn is_held_by_another(&self, run: &store::Run) -> bool {
-        self.is_held(run) && run.holder.as_deref().is_some_and(|holder| holder != self.name)
+        let is_other =
+            |holder: &str| holder != self.instance.holder() && !self.instance.is_gone(holder);
+        self.is_held(run) && run.holder.as_deref().is_some_and(is_other)
     }
 
     /// Who drives a run that is open, and is not driven here.
     pub(super) fn driver(&self, run: &store::Run) -> String {
         match &run.holder {
-            Some(holder) if self.is_held(run) => format!("driven by {holder}"),
-            Some(holder) => format!("driven by nobody; {holder} was the last"),
+            Some(holder) if self.is_held(run) => {
+                let other = match node_of(holder) == node_of(self.instance.holder()) {
+                    true => ", another server of this name",
+                    false => "",
+                };
+                format!("driven by {}{other}", node_of(holder))
+            }
+            Some(holder) => format!("driven by nobody; {} was the last", node_of(holder)),
             None => "driven by nobody; start its server".into(),
         }
     }
@@ -70,7 +69,7 @@ impl Drains {
     ) -> Result<(), Refused> {
         let open = Filter { ended: Some(false), ..Filter::default() };
         for run in self.world.store.runs(open, store::RUNS_LIMIT_MAX).await? {
-            if self.driven().contains_key(&run.id) || self.is_lost(&run) {
+            if self.driven().contains_key(&run.id) || self.panic_of(run.id).is_some() {
                 continue;
             }
             // As it should be, for as long as that one renews its lease.
@@ -82,7 +81,16 @@ impl Drains {
                 }
                 continue;
             }
-            match self.resume(run.id).await {
+            let resumed = match caught(self.resume(run.id)).await {
+                Ok(resumed) => resumed,
+                // Its records are what makes it panic.
+                Err(panic) => {
+                    let wait = self.note_panic(run.id, &panic);
+                    self.take_up_later(wait);
+                    continue;
+                }
+            };
+            match resumed {
                 Ok(()) => tracing::info!(run = %run.id, "resumed"),
                 // Others must be able to go on.
                 Err(refused) => {
@@ -113,7 +121,14 @@ impl Drains {
 
     async fn resume(self: &Arc<Self>, id: RunId) -> Result<(), Refused> {
         let now = self.world.clock.now();
-        let lease = self.world.store.lease(id, &self.name, now.0, LEASE_MS).await?;
+        let (store, holder) = (&self.world.store, self.instance.holder());
+        let lease = match store.lease(id, holder, now.0, LEASE_MS).await {
+            // Its former self: the lock that it held is ours now.
+            Err(store::Error::Held { holder: former, .. }) if self.instance.is_gone(&former) => {
+                store.succeed(id, &former, holder, now.0, LEASE_MS).await?
+            }
+            lease => lease?,
+        };
         let (plan, records) = self.records(id).await?;
         records.last().into_iter().for_each(|last| self.world.clock.resume_at(last.at));
         let run = Run::resume(plan.into(), &records);
@@ -127,20 +142,25 @@ impl Drains {
         self.driven().insert(id, executor.handle());
         let (drains, stop) = (self.clone(), self.stop.subscribe());
         tokio::spawn(async move {
-            match executor.drive(stop).await {
-                Stopped::Closed(outcome) => tracing::info!(run = %id, "over: {outcome:?}"),
-                Stopped::Deposed => {
-                    drains.lost().insert(id);
+            match caught(executor.drive(stop)).await {
+                Ok(Stopped::Closed(outcome)) => tracing::info!(run = %id, "over: {outcome:?}"),
+                Ok(Stopped::Deposed) => {
                     tracing::error!(
                         run = %id,
-                        "taken by somebody else; no two servers may have the same `node.name`"
+                        "taken by another server, which drives it on; this one was stopped or \
+                         could not renew its lease for longer than {} s",
+                        LEASE_MS / 1000
                     );
                 }
                 // Nobody has to wait until the lease runs out.
-                Stopped::Told => {
+                Ok(Stopped::Told) => {
                     if let Err(error) = drains.world.store.release(lease).await {
                         tracing::warn!(run = %id, "{error}");
                     }
+                }
+                Err(panic) => {
+                    let wait = drains.note_panic(id, &panic);
+                    drains.take_up_later(wait);
                 }
             }
             drains.driven().remove(&id);

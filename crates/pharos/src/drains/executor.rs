@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drain::engine::{
-    Command, Effect, EffectId, Ended, Event, Fact, Record, Refusal, Run, RunOutcome,
+    Actor, Command, Effect, EffectId, Ended, Event, Fact, Record, Refusal, Run, RunOutcome,
 };
-use drain::{ConditionId, KnobId, Plan, Source, Time};
+use drain::{ConditionId, KnobId, Measurement, Plan, Source};
 use drivers::{Drivers, Fence};
 use futures_util::FutureExt;
 use store::{Lease, RunId, Step, Store};
@@ -23,6 +23,7 @@ use tokio::time::{Instant, interval, sleep, sleep_until};
 
 use super::clock::Clock;
 use super::status::{Status, Unseen};
+use super::tenure::Tenure;
 use super::{fleet, ledger};
 use health::Health;
 
@@ -32,8 +33,7 @@ const MEASURE_MIN: Duration = Duration::from_millis(250);
 const MEASURE_MAX: Duration = Duration::from_secs(2);
 /// How often knobs that were turned are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(3);
-/// How long a lease lasts, and how often it is renewed.
-pub const LEASE_MS: u64 = 15_000;
+/// How often the lease is renewed.
 const RENEW_EVERY: Duration = Duration::from_secs(5);
 /// How long to wait before writing again what could not be written.
 const WRITE_AGAIN: Duration = Duration::from_secs(1);
@@ -43,7 +43,7 @@ const STATUS_EVERY: Duration = Duration::from_millis(250);
 /// What people say to a run, and where its answer goes.
 #[derive(Debug)]
 pub struct Message {
-    pub by: String,
+    pub by: Actor,
     pub reason: String,
     pub command: Command,
     pub answer: oneshot::Sender<Result<(), Refusal>>,
@@ -65,6 +65,8 @@ pub struct World {
     pub drivers: Arc<Drivers>,
     pub health: Arc<dyn Health>,
     pub clock: Clock,
+    #[cfg(test)]
+    pub faults: super::tests::Faults,
     /// What is known of the fleet.
     pub known: Arc<fleet::Known>,
 }
@@ -73,8 +75,17 @@ pub struct World {
 #[derive(Debug)]
 struct Done {
     event: Event,
-    /// Why a measurement gave no value.
-    silence: Option<String>,
+    /// What else a measurement gave.
+    aside: Option<Aside>,
+}
+
+/// What people want to know of a measurement, and the engine does not.
+#[derive(Debug)]
+enum Aside {
+    /// The labels of the series that decides, in PromQL.
+    Series(String),
+    /// Why there is no value.
+    Silence(String),
 }
 
 /// Why an executor stopped.
@@ -91,6 +102,7 @@ pub enum Stopped {
 pub struct Executor {
     run: Run,
     lease: Lease,
+    tenure: Tenure,
     world: World,
     handle: Handle,
     status: watch::Sender<Arc<Status>>,
@@ -117,9 +129,11 @@ impl Executor {
         let plan = run.plan().clone();
         let handle =
             Handle { plan, inbox: send, status: shown, events: broadcast::channel(1024).0 };
+        let tenure = Tenure::new(lease.clone(), world.store.clone(), world.clock.clone());
         Executor {
             run,
             lease,
+            tenure,
             world,
             handle,
             status,
@@ -155,6 +169,8 @@ impl Executor {
             if let Some(stopped) = self.keep(std::mem::take(&mut records), &mut stop).await {
                 return stopped;
             }
+            #[cfg(test)]
+            self.world.faults.panic_if_told();
             self.look_at_wanted();
             self.show();
             if let Some((_, outcome)) = self.run.state().closed {
@@ -287,15 +303,23 @@ impl Executor {
             return;
         };
         let (drivers, plan) = (self.world.drivers.clone(), self.run.plan().clone());
+        let permit = self.tenure.permit();
+        #[cfg(test)]
+        let faults = self.world.faults.clone();
         let run = self.lease.run;
         let once = format!("{run}.{}", self.run.state().occasion(effect).0);
         let broke = Ended::Failed { why: "the driver broke off".into() };
         self.spawn(Event::Ended { effect, result: broke }, async move {
+            #[cfg(test)]
+            faults.stop_before_effect().await;
             let done = match &what {
                 Effect::Write { knob, value } => {
-                    drivers.write(plan.knob(*knob), value, fence).await.map(Some)
+                    let write = drivers.write(plan.knob(*knob), value, fence);
+                    permit.within(write).await.map(Some)
                 }
-                Effect::Act(act) => drivers.act(act, &once, fence).await.map(|_| None),
+                Effect::Act(act) => {
+                    permit.within(drivers.act(act, &once, fence)).await.map(|_| None)
+                }
                 Effect::Say(saying) => {
                     tracing::info!(%run, channel = saying.channel, "{}", saying.text);
                     Ok(None)
@@ -315,16 +339,16 @@ impl Executor {
     fn spawn(
         &mut self,
         broke: Event,
-        work: impl Future<Output = (Event, Option<String>)> + Send + 'static,
+        work: impl Future<Output = (Event, Option<Aside>)> + Send + 'static,
     ) {
         let run = self.lease.run;
         self.at_work.spawn(async move {
             let done = AssertUnwindSafe(work).catch_unwind().await;
-            let (event, silence) = done.unwrap_or_else(|_| {
+            let (event, aside) = done.unwrap_or_else(|_| {
                 tracing::error!(%run, "something broke off: {broke:?}");
                 (broke, None)
             });
-            Done { event, silence }
+            Done { event, aside }
         });
     }
 
@@ -353,22 +377,28 @@ impl Executor {
             }
             let (plan, health) = (self.run.plan().clone(), self.world.health.clone());
             let drivers = self.world.drivers.clone();
-            self.spawn(Event::Observed { condition, value: None }, async move {
+            // The data is not newer than the question: the answer may take a while.
+            let asked = self.world.clock.now();
+            self.spawn(Event::Observed { condition, asked, found: None }, async move {
                 let own = plan.condition(condition);
                 let measured = match &own.source {
-                    Source::Query(_) => {
-                        health.measure(own).await.map_err(|silence| silence.to_string())
-                    }
+                    Source::Query(_) => match health.measure(own).await {
+                        Ok(reading) => Ok((reading.measurement(asked), reading.series)),
+                        Err(silence) => Err(silence.to_string()),
+                    },
                     Source::Gauge(knob) => match drivers.read(plan.knob(*knob)).await {
-                        Ok(read) => read.number().ok_or_else(|| format!("{read} is no number")),
+                        Ok(read) => match read.number() {
+                            Some(value) => Ok((Measurement::at(asked, value), None)),
+                            None => Err(format!("{read} is no number")),
+                        },
                         Err(error) => Err(error.to_string()),
                     },
                 };
-                let (value, silence) = match measured {
-                    Ok(value) => (Some(value), None),
-                    Err(silence) => (None, Some(silence)),
+                let (found, aside) = match measured {
+                    Ok((found, series)) => (Some(found), series.map(Aside::Series)),
+                    Err(silence) => (None, Some(Aside::Silence(silence))),
                 };
-                (Event::Observed { condition, value }, silence)
+                (Event::Observed { condition, asked, found }, aside)
             });
         }
     }
@@ -385,9 +415,16 @@ impl Executor {
             }
             Event::Observed { condition, .. } => {
                 self.measured.remove(condition);
-                match done.silence {
-                    Some(why) => _ = self.unseen.conditions.insert(*condition, why),
-                    None => _ = self.unseen.conditions.remove(condition),
+                self.unseen.conditions.remove(condition);
+                self.unseen.series.remove(condition);
+                match done.aside {
+                    Some(Aside::Silence(why)) => {
+                        self.unseen.conditions.insert(*condition, why);
+                    }
+                    Some(Aside::Series(series)) => {
+                        self.unseen.series.insert(*condition, series);
+                    }
+                    None => {}
                 }
             }
             // Nothing else that is done beside the run ends with a tick.
@@ -414,8 +451,7 @@ impl Executor {
     }
 
     async fn is_deposed(&self) -> bool {
-        let now: Time = self.world.clock.now();
-        match self.world.store.renew(&self.lease, now.0, LEASE_MS).await {
+        match self.tenure.renew().await {
             Ok(()) => false,
             Err(error) if error.is_deposed() => true,
             Err(error) => {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use drain::engine::{Mode, Phase, Record, Run, RunOutcome};
 use drain::fleet::{Fleet, OtherRun};
 use drain::{
-    Comparison, Condition, Direction, Knob, Millis, NoData, Plan, Position, Source, Value,
+    Comparison, Condition, Direction, Knob, Millis, NoData, Plan, Position, Source, Time, Value,
 };
 use futures_util::{StreamExt, stream};
 use store::{Filter, RUNS_LIMIT_MAX, RunId, Store};
@@ -26,17 +26,20 @@ const READ_TIME_MAX: Duration = Duration::from_secs(5);
 /// left.
 const RUNS_MAX: usize = 50;
 const PAGE: u32 = 50;
+/// How old the samples of a measured load may be.
+const LOAD_AGE_MAX: Millis = Millis::from_secs(60);
 
 /// What was known last.
 #[derive(Debug, Default)]
 pub struct Known {
-    values: Mutex<BTreeMap<Knob, Value>>,
+    /// The values that were read last, and when.
+    values: Mutex<BTreeMap<Knob, (Time, Value)>>,
     /// What runs recorded, by datacenter.
     recorded: tokio::sync::Mutex<BTreeMap<String, Arc<Recorded>>>,
 }
 
 impl Known {
-    fn values(&self) -> MutexGuard<'_, BTreeMap<Knob, Value>> {
+    fn values(&self) -> MutexGuard<'_, BTreeMap<Knob, (Time, Value)>> {
         self.values.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -46,8 +49,8 @@ impl Known {
 pub struct Recorded {
     /// The newest run that has ended.
     pub newest: RunId,
-    /// Where knobs were left, and by which run.
-    pub knobs: Vec<(Knob, Value, RunId)>,
+    /// Where knobs were left, by which run.
+    pub knobs: Vec<Left>,
     /// The share that is open of services, as tasks say.
     services: BTreeMap<String, f64>,
     /// The newest plan, for what it says about traffic.
@@ -57,6 +60,15 @@ pub struct Recorded {
     pub drain: Option<Kept>,
     /// When knobs were put back, the newest first.
     pub put_back: Vec<(u64, BTreeSet<Knob>)>,
+}
+
+/// A knob as a run left it.
+#[derive(Clone, Debug)]
+pub struct Left {
+    pub knob: Knob,
+    pub value: Value,
+    pub run: RunId,
+    pub since: Time,
 }
 
 /// What a drain left that is to stay.
@@ -108,14 +120,29 @@ pub async fn position(world: &World, plan: &Plan, own: Option<RunId>) -> Result<
             }
         }
     }
+    // What an open run has written since the last look is not known; it says so itself.
+    let is_open =
+        |name: &str| runs.iter().any(|run| run.datacenter == name && run.outcome.is_none());
+    let of_open_runs: BTreeSet<&Knob> = plan
+        .datacenters
+        .iter()
+        .enumerate()
+        .filter(|(_, datacenter)| is_open(&datacenter.name))
+        .flat_map(|(at, _)| plan.traffic.iter().flat_map(move |own| &own.datacenters[at].knobs))
+        .map(|own| &own.knob)
+        .collect();
     let last = world.known.values().clone();
     let value = |knob: &Knob| {
-        let left = || {
-            let left = recorded.values().flat_map(|own| &own.knobs);
-            left.filter(|(own, ..)| own == knob).max_by_key(|(.., run)| *run)
-        };
-        let known = read.get(knob).or_else(|| last.get(knob));
-        known.or_else(|| left().map(|(_, value, _)| value)).cloned()
+        if let Some(value) = read.get(knob) {
+            return Some(value.clone());
+        }
+        if of_open_runs.contains(knob) {
+            return None;
+        }
+        let left = recorded.values().flat_map(|own| &own.knobs).filter(|own| own.knob == *knob);
+        let left = left.map(|own| (own.since, &own.value));
+        let seen = last.get(knob).map(|(at, value)| (*at, value));
+        left.chain(seen).max_by_key(|(at, _)| *at).map(|(_, value)| value.clone())
     };
     let position = |knob: &Knob| {
         let original = originals.get(&knob.to_string()).cloned();
@@ -152,7 +179,9 @@ async fn read(world: &World, knobs: &BTreeSet<Knob>) -> BTreeMap<Knob, Value> {
             read.insert(knob, found);
         }
     }
-    world.known.values().extend(read.clone());
+    let now = world.clock.now();
+    let seen = read.iter().map(|(knob, value)| (knob.clone(), (now, value.clone())));
+    world.known.values().extend(seen);
     read
 }
 
@@ -230,8 +259,9 @@ impl Recorded {
         let (plan, state) = (run.plan(), run.state());
         for (knob, left) in plan.knobs.iter().zip(&state.knobs) {
             let Some(left) = left else { continue };
-            if self.knobs.iter().all(|(own, ..)| own != knob) {
-                self.knobs.push((knob.clone(), left.value.clone(), of.id));
+            if self.knobs.iter().all(|own| own.knob != *knob) {
+                let (value, since) = (left.value.clone(), left.since);
+                self.knobs.push(Left { knob: knob.clone(), value, run: of.id, since });
             }
         }
         if plan.puts_back.is_some() {
@@ -288,9 +318,14 @@ pub async fn measure(world: &World, plan: &mut Plan) {
             comparison: Comparison::AtMost,
             bound: f64::MAX,
             hold_for: Millis::ZERO,
+            max_age: LOAD_AGE_MAX,
             no_data: NoData::Block,
+            no_traffic: NoData::Block,
         };
-        (service, at, world.health.measure(&condition).await.ok())
+        let reading = world.health.measure(&condition).await.ok();
+        // What was measured a while ago is not the present load.
+        let reading = reading.filter(|reading| reading.age <= LOAD_AGE_MAX);
+        (service, at, reading.map(|reading| reading.value))
     };
     let mut answers = std::pin::pin!(stream::iter(asked).map(ask).buffer_unordered(LOOKS_MAX));
     while let Some((service, at, load)) = answers.next().await {

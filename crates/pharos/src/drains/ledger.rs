@@ -1,7 +1,7 @@
 //! What a run leaves behind with its records: what people did, where knobs
 //! stood, how much is drained, and how long tasks took.
 
-use drain::engine::{Fact, Record, Run, RunOutcome};
+use drain::engine::{Actor, Fact, Record, Run, RunOutcome};
 use drain::fleet::Fleet;
 use drain::report::Report;
 use drain::{Direction, Plan, Time};
@@ -24,9 +24,9 @@ pub fn step(run: &Run, records: &[Record]) -> Step {
     for record in records {
         let json = serde_json::to_string(record).expect("records are JSON");
         let at = record.at.0;
-        let deed = |actor: &str, action: String, reason: &str| Deed {
+        let deed = |actor: &Actor, action: String, reason: &str| Deed {
             at,
-            actor: actor.to_owned(),
+            actor: actor.to_string(),
             action,
             reason: reason.to_owned(),
             json: json.clone(),
@@ -66,11 +66,24 @@ pub async fn close(
 ) -> Result<()> {
     let Some((at, outcome)) = run.state().closed else { return Ok(()) };
     let mut records = Vec::new();
+    let mut is_whole = true;
     for entry in store.records(id, 0).all().await? {
-        records.extend(serde_json::from_str::<Record>(&entry.json));
+        match serde_json::from_str::<Record>(&entry.json) {
+            Ok(record) => records.push(record),
+            // How tasks went cannot be told from a part of them.
+            Err(error) => {
+                tracing::error!(
+                    run = %id, seq = entry.seq,
+                    "a record cannot be read, and the run adds nothing to the history: {error}"
+                );
+                is_whole = false;
+            }
+        }
     }
     records.extend(last.iter().cloned());
-    step.performances = performances(id, run.plan(), &records, at);
+    if is_whole {
+        step.performances = performances(id, run.plan(), &records, at);
+    }
     // Everything has its value from before; the next drain finds it there. What an earlier drain
     // moved is still away.
     let known = store.originals(&run.plan().datacenter).await?;
@@ -91,8 +104,14 @@ fn performances(
     records: &[Record],
     at: Time,
 ) -> Vec<(String, Performance)> {
-    // Without a report the next plan knows less; the run has ended all the same.
-    let Ok(report) = Report::of(plan, records) else { return Vec::new() };
+    let report = match Report::of(plan, records) {
+        Ok(report) => report,
+        // The next plan knows less; the run has ended all the same.
+        Err(corrupt) => {
+            tracing::error!(%run, "the run adds nothing to the history: {corrupt}");
+            return Vec::new();
+        }
+    };
     let mut performances = Vec::new();
     for task in report.tasks {
         let Some(sample) = task.sample else { continue };

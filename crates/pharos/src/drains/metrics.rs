@@ -1,5 +1,7 @@
 //! Drains in `/metrics`: what an alarm at night needs to know.
 
+use std::sync::atomic::Ordering;
+
 use drain::engine::Phase;
 
 use super::status::TaskStatus;
@@ -19,6 +21,14 @@ pub async fn write(drains: &Drains, page: &mut Page) {
     };
     page.head("pharos_drain_runs", "gauge", "Runs that this server drives.");
     page.line("pharos_drain_runs", &[], statuses.len());
+    page.head("pharos_drain_panics_total", "counter", "Panics of tasks that drive runs.");
+    page.line("pharos_drain_panics_total", &[], drains.panics.load(Ordering::Relaxed));
+    page.head("pharos_drain_store_writable", "gauge", "Whether the store can be written: 1 or 0.");
+    page.line("pharos_drain_store_writable", &[], u8::from(drains.unwritable().is_none()));
+    let help = "Heads of the audit log that could not be sent to its sink at once.";
+    page.head("pharos_drain_audit_sink_failures_total", "counter", help);
+    let failures = drains.sink_failures.load(Ordering::Relaxed);
+    page.line("pharos_drain_audit_sink_failures_total", &[], failures);
     for status in &statuses {
         let direction = direction_name(status.direction);
         let labels = [("datacenter", status.datacenter.as_str()), ("direction", direction)];

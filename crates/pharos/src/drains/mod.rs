@@ -8,31 +8,38 @@ pub mod command;
 mod driving;
 mod executor;
 mod fleet;
+mod instance;
 mod ledger;
 mod metrics;
 mod outlook;
 mod planning;
+mod probing;
 mod runbooks;
+mod sink;
 mod status;
+mod supervision;
 mod survey;
+mod tenure;
 #[cfg(test)]
 mod tests;
 mod verbs;
+mod verify;
 mod vigil;
 mod watch;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use drain::engine::{Command, Mode, Record, Run, check_said};
+use drain::engine::{Actor, Command, Mode, Record, Run, check_said};
 use drain::report::Report;
 use drain::{Direction, Knob, Plan, Time};
 use drivers::Drivers;
 use health::{Credentials, Endpoint, Health, Prometheus, Scraper, ScraperSettings, Target};
 use jiff::tz::TimeZone;
-use store::{Filter, NewRun, RunId, Store};
+use store::{AuditKey, Filter, NewRun, PublicKey, RunId, Store};
 use tokio::sync::{oneshot, watch as watching};
 use tokio::time::{Instant, sleep};
 
@@ -40,13 +47,17 @@ pub use executor::Handle;
 pub use metrics::write as write_metrics;
 pub use outlook::write_plan;
 pub use runbooks::{read_file, read_files};
+pub use sink::Sink;
 pub use status::Status;
 pub use survey::Survey;
 
 use clock::Clock;
-use executor::{LEASE_MS, Message, World};
+use executor::{Message, World};
+use instance::Instance;
 use ledger::direction_name;
 use status::Unseen;
+use supervision::{Panicked, keep_going};
+use tenure::LEASE_MS;
 use verbs::Verb;
 
 /// How long a measurement may take.
@@ -64,6 +75,10 @@ pub struct DrainConfig {
     pub runbooks: PathBuf,
     pub drivers: BTreeMap<String, drivers::Config>,
     pub health: HealthConfig,
+    /// The file of the key that signs the audit log; made if there is none.
+    pub audit_key: PathBuf,
+    /// Where heads of the audit log go.
+    pub audit_sink: Sink,
 }
 
 /// Where values of conditions come from.
@@ -90,15 +105,21 @@ impl HealthConfig {
 /// All drains of a server.
 #[derive(Debug)]
 pub struct Drains {
-    name: String,
+    instance: Instance,
     runbooks: PathBuf,
     world: World,
     /// There is no Prometheus: queries are answered here.
     is_alone: bool,
     /// Runs that are driven here.
     driven: Mutex<BTreeMap<RunId, Handle>>,
-    /// Runs that somebody else took, while this server was alive.
-    lost: Mutex<BTreeSet<RunId>>,
+    /// Runs whose task panicked, and how often that happened in all.
+    panicked: Mutex<BTreeMap<RunId, Panicked>>,
+    panics: AtomicU64,
+    /// Why the store cannot be written, as of the last probe.
+    unwritable: Mutex<Option<String>>,
+    /// Verifies what this server signs.
+    audit_key: PublicKey,
+    sink_failures: Arc<AtomicU64>,
     /// One look between runs at a time.
     looks: tokio::sync::Mutex<()>,
     /// Runs are begun one after the other: each counts for the limits of the
@@ -141,7 +162,7 @@ pub struct Wanted {
     pub datacenter: String,
     pub direction: Direction,
     pub mode: Mode,
-    pub by: String,
+    pub by: Actor,
     pub reason: String,
     /// Go on although the rest cannot carry the load below its lines.
     pub overload: bool,
@@ -150,7 +171,11 @@ pub struct Wanted {
 impl Drains {
     /// Opens the store and takes up the runs that are open in it.
     pub async fn start(config: DrainConfig) -> Result<Arc<Drains>, String> {
+        // First: a store that another server of this name has is left as it is.
+        let instance = Instance::claim(&config.store, &config.name)?;
         let store = Store::open(&config.store).await.map_err(|error| error.to_string())?;
+        let audit_key = sign(&store, &config.audit_key).await?;
+        config.audit_sink.check()?;
         let drivers = Drivers::from_config(&config.drivers).map_err(|problems| {
             let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
             lines.join("\n")
@@ -161,29 +186,64 @@ impl Drains {
         }
         let is_alone = matches!(config.health, HealthConfig::Scrape { .. });
         let health = config.health.start()?;
+        let store = Arc::new(store);
         let drains = Arc::new(Drains {
-            name: config.name,
+            instance,
             runbooks: config.runbooks,
             world: World {
-                store: Arc::new(store),
+                store: store.clone(),
                 drivers: Arc::new(drivers),
                 health,
                 clock: Clock::of_the_wall(),
                 known: Arc::default(),
+                #[cfg(test)]
+                faults: tests::Faults::default(),
             },
             is_alone,
             driven: Mutex::default(),
-            lost: Mutex::default(),
+            panicked: Mutex::default(),
+            panics: AtomicU64::new(0),
+            unwritable: Mutex::default(),
+            audit_key,
+            sink_failures: Arc::default(),
             looks: tokio::sync::Mutex::default(),
             begins: tokio::sync::Mutex::default(),
             strays: Mutex::default(),
             settled: Mutex::default(),
             stop: watching::Sender::new(false),
         });
+        drains.send_heads(config.audit_sink).await?;
         drains.take_up(&mut BTreeMap::new()).await.map_err(|refused| refused.to_string())?;
-        tokio::spawn(drains.clone().keep_taking_up());
-        tokio::spawn(drains.clone().keep_vigil());
+        let own = drains.clone();
+        drains.spawn("looking for open runs", move || own.clone().keep_taking_up());
+        let own = drains.clone();
+        drains.spawn("looking at knobs between runs", move || own.clone().keep_vigil());
+        let own = drains.clone();
+        drains.spawn("probing the store", move || own.clone().keep_probing());
         Ok(drains)
+    }
+
+    /// Has something done for as long as the server runs, whatever it panics at.
+    fn spawn<F>(&self, what: &'static str, work: impl Fn() -> F + Send + Sync + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let stop = self.stop.subscribe();
+        tokio::spawn(async move { keep_going(what, stop, work).await });
+    }
+
+    /// Sends heads of the audit log away, from the present one on: it may not
+    /// have been sent when the server was killed.
+    async fn send_heads(&self, sink: Sink) -> Result<(), String> {
+        let (send, heads) = tokio::sync::mpsc::unbounded_channel();
+        let head = self.world.store.sent_head().await.map_err(|error| error.to_string())?;
+        if head.head.entries > 0 {
+            // Nobody has hung up yet.
+            let _ = send.send(head);
+        }
+        self.world.store.send_heads_to(send);
+        tokio::spawn(sink::keep_sending(sink, heads, self.sink_failures.clone()));
+        Ok(())
     }
 
     /// Stops driving; what is written stays, and is taken up at the next start,
@@ -205,11 +265,7 @@ impl Drains {
     }
 
     /// Begins a run; says what it may have to wait for, or does worse with.
-    pub async fn begin(
-        self: &Arc<Self>,
-        mut wanted: Wanted,
-    ) -> Result<(RunId, Vec<String>), Refused> {
-        wanted.by = wanted.by.trim().to_owned();
+    pub async fn begin(self: &Arc<Self>, wanted: Wanted) -> Result<(RunId, Vec<String>), Refused> {
         check_said(&wanted.by, &wanted.reason)
             .map_err(|refusal| Refused::Conflict(refusal.to_string()))?;
         self.end_put_back(&wanted).await;
@@ -221,17 +277,18 @@ impl Drains {
         if !survey.problems.is_empty() && wanted.mode == Mode::Drill {
             return Err(Refused::Conflict(survey.problems.join("\n")));
         }
+        // What nobody would serve is the limits' matter in a disaster: it is held there.
         let foresight = survey.foresight;
-        if !foresight.fits && !wanted.overload {
+        let fits = foresight.fits || (wanted.mode == Mode::Disaster && foresight.too_much <= 0.0);
+        if !fits && !wanted.overload {
             return Err(Refused::Conflict(format!(
-                "it does not fit: {} of the load has no place below the utilization limits of the \
-                 others; `pharos plan {}` shows where; accepted: --overload, if that is better \
-                 than the present state",
-                outlook::amount(foresight.too_much),
+                "it does not fit: {}; `pharos plan {}` shows where; accepted: --overload, if that \
+                 is better than the present state",
+                outlook::misfit(&foresight),
                 wanted.datacenter
             )));
         }
-        let id = self.open(plan, &wanted.by, &wanted.reason, wanted.mode).await?;
+        let id = self.open(plan, wanted.by, &wanted.reason, wanted.mode).await?;
         // In a disaster what is a problem else is borne.
         Ok((id, [survey.problems, survey.warnings].concat()))
     }
@@ -240,7 +297,7 @@ impl Drains {
     async fn open(
         self: &Arc<Self>,
         plan: Plan,
-        by: &str,
+        by: Actor,
         reason: &str,
         mode: Mode,
     ) -> Result<RunId, Refused> {
@@ -248,23 +305,25 @@ impl Drains {
         let now = self.world.clock.now();
         let (datacenter, direction) = (plan.datacenter.clone(), direction_name(plan.direction));
         let json = serde_json::to_string(&plan).expect("plans are JSON");
+        let actor = by.to_string();
         let new = NewRun {
             datacenter: &datacenter,
             direction,
             plan: &json,
-            actor: by,
+            actor: &actor,
             reason,
             at: now.0,
         };
         let (run, first) = Run::open(plan.into(), by, reason, mode, now);
         let first = ledger::step(&run, &first);
-        let begun = self.world.store.begin_run(new, &self.name, LEASE_MS, &first).await;
+        let holder = self.instance.holder();
+        let begun = self.world.store.begin_run(new, holder, LEASE_MS, &first).await;
         let lease = begun.map_err(|error| match error {
             store::Error::Open { .. } => Refused::Conflict(error.to_string()),
             other => other.into(),
         })?;
         let id = lease.run;
-        tracing::info!(run = %id, datacenter, by, reason, "begun: {direction}");
+        tracing::info!(run = %id, datacenter, by = actor, reason, "begun: {direction}");
         self.drive(run, lease);
         Ok(id)
     }
@@ -273,15 +332,13 @@ impl Drains {
     pub async fn say(
         &self,
         id: RunId,
-        by: String,
+        by: Actor,
         reason: String,
         verb: &Verb,
     ) -> Result<(), Refused> {
         let handle = self.handle(id).await?;
         let command: Command = verb.command(&handle.plan).map_err(Refused::Unknown)?;
         let (answer, answered) = oneshot::channel();
-        // Blanks make no second person of the first.
-        let by = by.trim().to_owned();
         let message = Message { by, reason, command, answer };
         let gone = || Refused::Conflict(format!("run {id} is not driven any more"));
         let mut status = handle.status.clone();
@@ -311,9 +368,10 @@ impl Drains {
             return Ok(handle.clone());
         }
         let run = self.find(id).await?;
-        Err(Refused::Conflict(match &run.outcome {
-            Some(outcome) => format!("run {id} is over: {outcome}"),
-            None => format!("run {id} is {}", self.driver(&run)),
+        Err(Refused::Conflict(match (&run.outcome, self.panic_of(id)) {
+            (Some(outcome), _) => format!("run {id} is over: {outcome}"),
+            (None, Some(why)) => format!("run {id} stands still: {why}"),
+            (None, None) => format!("run {id} is {}", self.driver(&run)),
         }))
     }
 
@@ -335,7 +393,11 @@ impl Drains {
         let run = Run::resume(plan.into(), &records);
         let run = run.map_err(|error| Refused::Failed(error.to_string()))?;
         let mut status = Status::of(&run, id, now, &Unseen::default());
-        status.elsewhere = found.outcome.is_none().then(|| self.driver(&found));
+        if found.outcome.is_none() {
+            status.stands_still = self.panic_of(id);
+            let is_here = status.stands_still.is_some();
+            status.elsewhere = (!is_here).then(|| self.driver(&found));
+        }
         status.strayed = self.strayed_since(id, &status.datacenter);
         Ok(Arc::new(status))
     }
@@ -357,4 +419,26 @@ impl Drains {
     pub fn store(&self) -> &Store {
         &self.world.store
     }
+
+    /// The key that signs the audit log here.
+    pub fn audit_key(&self) -> &PublicKey {
+        &self.audit_key
+    }
+}
+
+/// Has a store sign its audit log with the key in a file.
+async fn sign(store: &Store, path: &std::path::Path) -> Result<PublicKey, String> {
+    let head = store.audit_head().await.map_err(|error| error.to_string())?;
+    let is_new = !path.exists();
+    let key = AuditKey::open(path, &crate::random::octets(), head)?;
+    let public = key.public().clone();
+    if is_new {
+        tracing::info!(
+            key = %public.id(), "a key for the audit log was made: {}; keep {} elsewhere, it \
+             verifies what is signed from entry {} on",
+            path.display(), store::public_path(path).display(), head.entries + 1
+        );
+    }
+    store.sign_with(key);
+    Ok(public)
 }

@@ -85,14 +85,22 @@ fn write_capacity(out: &mut impl Write, foresight: &Foresight) -> io::Result<()>
         writeln!(out, "  {:<16} {before:>7} → {after:>7} of {}", "unserved", own.service)?;
     }
     if !foresight.fits {
-        writeln!(
-            out,
-            "it does not fit: {} of the load has no place below the utilization limits of the \
-             others",
-            amount(foresight.too_much)
-        )?;
+        writeln!(out, "it does not fit: {}", misfit(foresight))?;
     }
     Ok(())
+}
+
+/// What of a drain does not fit.
+pub(super) fn misfit(foresight: &Foresight) -> String {
+    if foresight.too_much > 0.0 {
+        let load = amount(foresight.too_much);
+        return format!(
+            "{load} of the load has no place below the utilization limits of the others"
+        );
+    }
+    let lost = foresight.unserved.iter().filter(|own| own.after > own.before);
+    let lost: Vec<&str> = lost.map(|own| own.service.as_str()).collect();
+    format!("no datacenter would serve {}", lost.join(", "))
 }
 
 /// A number for people: whole, never `-0`, and not 0 if it is more than that.

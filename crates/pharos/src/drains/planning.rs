@@ -6,10 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use drain::history::{STUCK_MARGIN, Sample, expect};
 use drain::runbook::{Library, Problem};
 use drain::{Direction, Expected, Knob, Millis, Plan, Value};
-use futures_util::{StreamExt, stream};
 
 use super::ledger::{self, direction_name};
-use super::survey::LOOKS_MAX;
 use super::{Drains, Refused, Survey, fleet, read_files};
 
 /// Samples of a task that a plan looks at.
@@ -27,14 +25,9 @@ impl Drains {
                 if known.is_empty() { "none".into() } else { known.join(", ") }
             )));
         }
-        let mut originals = self.originals(datacenter).await?;
-        let mut unread = Vec::new();
-        if direction == Direction::Restore && !originals.is_empty() {
-            unread = self.add_untouched(&library, datacenter, &mut originals).await;
-        }
+        let originals = self.originals(datacenter).await?;
         let refuse = |problems: Vec<Problem>| {
-            let lines = problems.iter().map(Problem::to_string);
-            let lines: Vec<String> = lines.chain(unread.iter().cloned()).collect();
+            let lines: Vec<String> = problems.iter().map(Problem::to_string).collect();
             Refused::Conflict(lines.join("\n"))
         };
         let blank =
@@ -74,39 +67,6 @@ impl Drains {
             value.map(|value| (original.knob.clone(), value)).map_err(failed)
         };
         originals.map(read).collect()
-    }
-
-    /// Adds the knobs that a drain would have turned and did not come to. They
-    /// stand where they stood: what was turned is on the disk before it is. Says
-    /// which of them cannot be read.
-    async fn add_untouched(
-        &self,
-        library: &Library,
-        datacenter: &str,
-        originals: &mut BTreeMap<String, Value>,
-    ) -> Vec<String> {
-        // What is wrong with it is said of the restore too.
-        let Ok(drain) =
-            library.plan(datacenter, Direction::Drain, &BTreeMap::new(), &BTreeMap::new())
-        else {
-            return Vec::new();
-        };
-        let untouched: Vec<&Knob> =
-            drain.knobs.iter().filter(|knob| !originals.contains_key(&knob.to_string())).collect();
-        let drivers = &self.world.drivers;
-        let look = async |knob: &Knob| (knob.to_string(), drivers.read(knob).await);
-        let found: Vec<_> =
-            stream::iter(untouched).map(look).buffer_unordered(LOOKS_MAX).collect().await;
-        let mut unread = Vec::new();
-        for (knob, found) in found {
-            match found {
-                Ok(value) => _ = originals.insert(knob, value),
-                Err(why) => unread.push(format!(
-                    "{knob}: the drain did not come to it, and it cannot be read now: {why}"
-                )),
-            }
-        }
-        unread
     }
 
     async fn expectations(&self, plan: &Plan) -> Result<BTreeMap<String, Expected>, Refused> {

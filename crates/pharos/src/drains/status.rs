@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use drain::engine::{ATTEMPTS_MAX, Abort, DRIFTS_MAX, Hold, Mode, Phase, Run, RunOutcome};
+use drain::fleet::LimitReached;
 use drain::report::describe;
 use drain::{
     ConditionId, Direction, Eta, KnobId, Millis, StageKind, TaskId, Time, Value, Verdict, forecast,
@@ -202,6 +203,8 @@ pub struct DriftStatus {
 pub struct Unseen {
     /// Conditions without a value.
     pub conditions: BTreeMap<ConditionId, String>,
+    /// Which series each of the others has its value from.
+    pub series: BTreeMap<ConditionId, String>,
     /// Knobs that could not be read.
     pub knobs: BTreeMap<KnobId, String>,
 }
@@ -232,7 +235,7 @@ impl Status {
             conditions: run
                 .watched()
                 .into_iter()
-                .map(|id| condition(run, id, now, unseen.conditions.get(&id).cloned()))
+                .map(|id| condition(run, id, now, unseen))
                 .collect(),
             drifts: drifts(run, now),
             next_seq: state.next_seq,
@@ -316,28 +319,9 @@ impl TaskStatus {
     }
 }
 
-/// Why a task failed, or what failed last of one that tries again. A task that
-/// failed has a reason, whatever its records say.
+/// Why a task failed, or what failed last of one that tries again.
 fn failure(run: &Run, id: TaskId) -> Option<String> {
-    let (task, state) = (run.plan().task(id), run.state().task(id));
-    let must_say = matches!(state.phase, Phase::Failed | Phase::Unreverted);
-    if state.last_failure.is_some() || !must_say {
-        return state.last_failure.clone();
-    }
-    if state.phase == Phase::Unreverted && state.has_acted {
-        return Some("it did something that setting its knobs back does not undo".into());
-    }
-    let stage = &task.stages[state.stumbled.unwrap_or(state.stage).index()];
-    let name = &stage.name;
-    Some(match (&stage.kind, stage.timeout) {
-        (StageKind::Check { condition }, _) => {
-            let own = run.plan().condition(*condition);
-            let (symbol, bound) = (own.comparison.symbol(), number(own.bound));
-            format!("stage `{name}`: {} was not {symbol} {bound}", own.name)
-        }
-        (_, Some(timeout)) => format!("stage `{name}` did not end within {timeout}"),
-        _ => format!("stage `{name}` failed"),
-    })
+    run.state().task(id).trouble().map(str::to_owned)
 }
 
 fn stuck(run: &Run, id: TaskId, now: Time) -> String {
@@ -387,15 +371,20 @@ fn why_held(run: &Run, id: TaskId, hold: &Hold, now: Time, unseen: &Unseen) -> S
         Hold::Contested { .. } => {
             format!("{why}; `resume {}` goes on once nobody does", plan.task(id).name)
         }
-        Hold::Limit { .. } => match &run.state().waived_by[..] {
-            [] => why,
-            [one, ..] => format!("{why}; {one} waived it, a second person must too"),
-        },
+        Hold::Limit(reached) => limits(run, reached),
         Hold::Unanswered { effect } => match run.state().in_flight.get(effect) {
             Some(own) => format!("{why} since {}", whole_secs(now - own.since)),
             None => why,
         },
         _ => why,
+    }
+}
+
+/// Which limit is in the way, because of which runs, and who has waived it.
+fn limits(run: &Run, reached: &LimitReached) -> String {
+    match run.state().waived_by.iter().next() {
+        None => reached.to_string(),
+        Some(one) => format!("{reached}; {one} waived it, a second person must too"),
     }
 }
 
@@ -412,8 +401,18 @@ fn asks(run: &Run, id: TaskId) -> Option<String> {
     }
 }
 
-fn condition(run: &Run, id: ConditionId, now: Time, silence: Option<String>) -> ConditionStatus {
+fn condition(run: &Run, id: ConditionId, now: Time, unseen: &Unseen) -> ConditionStatus {
     let own = run.plan().condition(id);
+    let found = run.measurement(id);
+    let age = found.map(|found| now - found.to);
+    let silence = unseen.conditions.get(&id).cloned().or_else(|| match found {
+        Some(_) if age > Some(own.max_age) => {
+            let age = whole_secs(age.unwrap_or_default());
+            Some(format!("its newest sample is {age} old; accepted: at most {}", own.max_age))
+        }
+        Some(found) if found.value.is_nan() => Some("no traffic: the query is 0/0".into()),
+        _ => None,
+    });
     ConditionStatus {
         name: own.name.clone(),
         value: run.value(id, now),
@@ -421,8 +420,8 @@ fn condition(run: &Run, id: ConditionId, now: Time, silence: Option<String>) -> 
         bound: own.bound,
         verdict: run.verdict(id, now),
         overridden: run.state().overridden.contains(&id),
-        series: None,
-        age_ms: None,
+        series: unseen.series.get(&id).cloned(),
+        age_ms: age.map(|age| age.0),
         silence,
     }
 }

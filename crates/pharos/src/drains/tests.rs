@@ -1,10 +1,43 @@
+mod fleet;
+
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use drain::Value;
-use drain::engine::{Abort, Fact, Hold};
+use drain::engine::{Abort, Fact, Hold, User};
+use tokio::sync::Notify;
 
 use super::api::Follower;
 use super::*;
+
+/// What goes wrong in a server under test.
+#[derive(Clone, Debug, Default)]
+pub struct Faults {
+    /// So many times the task that drives a run panics.
+    panics: Arc<AtomicU32>,
+    /// An effect that is on the disk is not begun before this is released, as if
+    /// the process were stopped there.
+    is_stopped: Arc<AtomicBool>,
+    stopped: Arc<Notify>,
+    go_on: Arc<Notify>,
+}
+
+impl Faults {
+    pub fn panic_if_told(&self) {
+        let left = self.panics.load(Ordering::Relaxed);
+        if left > 0 {
+            self.panics.store(left - 1, Ordering::Relaxed);
+            panic!("an injected panic");
+        }
+    }
+
+    pub async fn stop_before_effect(&self) {
+        if self.is_stopped.swap(false, Ordering::Relaxed) {
+            self.stopped.notify_one();
+            self.go_on.notified().await;
+        }
+    }
+}
 
 const WEB: &str = r#"
 pharos: service/v1
@@ -21,6 +54,7 @@ pharos: evacuation/v1
 datacenter: east
 datacenters: {east: {capacity: 1}, west: {capacity: 1}}
 services: [web]
+keep_drained: never
 ";
 
 async fn start(home: &Path) -> Arc<Drains> {
@@ -34,6 +68,10 @@ async fn start_as(name: &str, home: &Path) -> Arc<Drains> {
 /// A server with two drivers: `files` has a file for each knob, and nothing of
 /// `broken` can be read.
 async fn start_with(name: &str, home: &Path, web: &str) -> Arc<Drains> {
+    try_start(name, home, web).await.unwrap()
+}
+
+async fn try_start(name: &str, home: &Path, web: &str) -> Result<Arc<Drains>, String> {
     let runbooks = home.join("runbooks");
     std::fs::create_dir_all(&runbooks).unwrap();
     std::fs::write(runbooks.join("web.yaml"), web).unwrap();
@@ -41,7 +79,9 @@ async fn start_with(name: &str, home: &Path, web: &str) -> Arc<Drains> {
     let files = serde_json::json!({
         "kind": "exec",
         "read": ["cat", "--", home.join("{knob}")],
-        "write": ["sh", "-c", "printf %s \"$PHAROS_VALUE\" > \"$0/$PHAROS_KNOB\"", home],
+        "write": ["sh", "-c",
+            "printf '%s %s\\n' \"$PHAROS_FENCE\" \"$PHAROS_VALUE\" >> \"$0/log\"; \
+             printf %s \"$PHAROS_VALUE\" > \"$0/$PHAROS_KNOB\"", home],
     });
     let broken = serde_json::json!({
         "kind": "exec", "read": ["sh", "-c", "echo no such luck >&2; exit 1"],
@@ -54,8 +94,14 @@ async fn start_with(name: &str, home: &Path, web: &str) -> Arc<Drains> {
         runbooks,
         drivers: BTreeMap::from(drivers),
         health: HealthConfig::Scrape { targets: Vec::new(), interval: Duration::from_secs(60) },
+        audit_key: home.join("audit.key"),
+        audit_sink: Sink::File(home.join("heads")),
     };
-    Drains::start(config).await.unwrap()
+    Drains::start(config).await
+}
+
+fn user(uid: u32) -> Actor {
+    Actor::user(User { uid, gid: uid, pid: None, name: None })
 }
 
 async fn begin(drains: &Arc<Drains>) -> RunId {
@@ -67,7 +113,7 @@ async fn go(drains: &Arc<Drains>, direction: Direction) -> RunId {
         datacenter: "east".into(),
         direction,
         mode: Mode::Disaster,
-        by: "ann".into(),
+        by: user(1000),
         reason: String::new(),
         overload: false,
     };
@@ -75,42 +121,144 @@ async fn go(drains: &Arc<Drains>, direction: Direction) -> RunId {
 }
 
 async fn say(drains: &Drains, run: RunId, verb: Verb) -> Result<(), Refused> {
-    drains.say(run, "ann".into(), "why not".into(), &verb).await
+    drains.say(run, user(1000), "why not".into(), &verb).await
 }
 
 #[tokio::test]
-async fn servers_of_one_name_do_not_take_a_run_from_each_other_for_ever() {
+async fn a_second_server_of_the_same_name_is_refused_while_the_first_lives() {
     let home = tempfile::tempdir().unwrap();
     let first = start(home.path()).await;
     let run = begin(&first).await;
-    let second = start(home.path()).await;
-    assert!(second.driven().contains_key(&run), "it is taken for the first, started again");
-    // The first finds out when it has something to write.
-    let said = say(&first, run, Verb::Pause { task: None }).await;
-    assert!(matches!(said, Err(Refused::Conflict(_))), "{said:?}");
-    while first.driven().contains_key(&run) {
-        tokio::task::yield_now().await;
-    }
-    first.take_up(&mut BTreeMap::new()).await.unwrap();
-    assert!(!first.driven().contains_key(&run));
-    say(&second, run, Verb::Abort { how: Abort::Hold }).await.unwrap();
+    let refused = try_start("twin", home.path(), WEB).await.unwrap_err();
+    assert!(refused.contains("another server named `twin` has it, pid"), "{refused}");
+    assert!(refused.contains("accepted: another `name` under [node]"), "{refused}");
+    say(&first, run, Verb::Pause { task: None }).await.unwrap();
+    say(&first, run, Verb::Abort { how: Abort::Hold }).await.unwrap();
 }
 
 #[tokio::test]
-async fn blanks_make_no_second_person() {
+async fn a_server_of_the_same_name_waits_for_a_lease_whose_holder_may_live() {
+    let home = tempfile::tempdir().unwrap();
+    let first = start(home.path()).await;
+    let run = begin(&first).await;
+    // A lock that says nothing about the first, as on another host.
+    let lock = home.path().join("drain.db.twin.lock");
+    std::fs::rename(&lock, home.path().join("away")).unwrap();
+    let second = start(home.path()).await;
+    assert!(!second.driven().contains_key(&run));
+    let status = second.status(run).await.unwrap();
+    let expected = "driven by twin, another server of this name";
+    assert_eq!(status.elsewhere.as_deref(), Some(expected));
+    say(&first, run, Verb::Pause { task: None }).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_started_again_takes_its_runs_up_at_once() {
+    let home = tempfile::tempdir().unwrap();
+    let store = home.path().join("drain.db");
+    let run = {
+        let first = start(home.path()).await;
+        let run = begin(&first).await;
+        // Killed: nothing is given back but what the kernel gives back.
+        first.stop.send_replace(true);
+        while !first.driven().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let holder = first.instance.holder().to_owned();
+        first.world.store.lease(run, &holder, first.world.clock.now().0, LEASE_MS).await.unwrap();
+        run
+    };
+    while Instance::claim(&store, "twin").is_err() {
+        tokio::task::yield_now().await;
+    }
+    // That claim took the place of the first in the file: put the first back there.
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let again = Store::open(&store).await.unwrap();
+    let holder = again.run(run).await.unwrap().holder.unwrap();
+    let note = format!("{holder}\n1\n{}\nend\n", boot.trim());
+    std::fs::write(home.path().join("drain.db.twin.lock"), note).unwrap();
+    let second = start(home.path()).await;
+    assert!(second.driven().contains_key(&run), "the lease had not run out");
+}
+
+#[tokio::test]
+async fn one_uid_is_one_person_whatever_is_typed() {
     let home = tempfile::tempdir().unwrap();
     let drains = start(home.path()).await;
     let run = begin(&drains).await;
-    let waive = async |by: &str| {
-        drains
-            .say(run, by.into(), "both burn".into(), &Verb::Waive)
-            .await
-            .map_err(|no| no.to_string())
+    let waive = async |uid: u32, typed: &str| {
+        let by = user(uid).commented(Some(typed));
+        let said = drains.say(run, by, "both burn".into(), &Verb::Waive).await;
+        said.map_err(|no| no.to_string())
     };
-    assert_eq!(waive("ann").await, Ok(()));
-    assert!(waive(" ann\t").await.unwrap_err().contains("a second person"));
-    assert!(waive(" ").await.unwrap_err().contains("the name of a person"));
-    assert_eq!(waive("bob").await, Ok(()));
+    assert_eq!(waive(1000, "ann").await, Ok(()));
+    let refused = waive(1000, "mallory").await.unwrap_err();
+    assert!(refused.starts_with("uid 1000 has set the limits aside already"), "{refused}");
+    assert!(refused.ends_with("accepted: an operator with another uid"), "{refused}");
+    assert_eq!(waive(1001, "ann").await, Ok(()));
+    let entries = drains.store().audit(1, 10).await.unwrap();
+    let actors: Vec<_> = entries.iter().map(|entry| entry.actor.as_str()).collect();
+    assert_eq!(actors, ["uid 1000", "uid 1000", "uid 1001"]);
+    assert!(entries[1].json.contains(r#""comment":"ann""#), "{}", entries[1].json);
+}
+
+/// Every write that reached the thing that is turned, with its fence.
+fn logged(home: &Path) -> Vec<String> {
+    let log = std::fs::read_to_string(home.join("log")).unwrap_or_default();
+    log.lines().map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn a_process_that_was_stopped_before_a_write_does_not_write_after_a_takeover() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::write(home.path().join("switch"), "on").unwrap();
+    let first = start_with("one", home.path(), SWITCH).await;
+    let faults = first.world.faults.clone();
+    faults.is_stopped.store(true, Ordering::Relaxed);
+    let run = begin(&first).await;
+    faults.stopped.notified().await;
+    // The effect is on the disk, and its process stands still. Another takes over.
+    let second = start_with("two", home.path(), SWITCH).await;
+    second.world.clock.resume_at(drain::Time(second.world.clock.now().0 + 2 * LEASE_MS));
+    second.take_up(&mut BTreeMap::new()).await.unwrap();
+    is_over(&second, run).await;
+    let before = logged(home.path());
+    assert_eq!(before.len(), 1, "{before:?}");
+    std::fs::write(home.path().join("switch"), "on").unwrap();
+    faults.go_on.notify_one();
+    while first.driven().contains_key(&run) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(logged(home.path()), before);
+    assert_eq!(std::fs::read_to_string(home.path().join("switch")).unwrap(), "on");
+}
+
+#[tokio::test]
+async fn a_run_whose_task_panics_is_taken_up_again() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::write(home.path().join("switch"), "on").unwrap();
+    let drains = start_with("one", home.path(), SWITCH).await;
+    drains.world.faults.panics.store(2, Ordering::Relaxed);
+    let run = begin(&drains).await;
+    let status = loop {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let status = drains.status(run).await.unwrap();
+        if status.stands_still.is_some() {
+            break status;
+        }
+    };
+    let why = status.stands_still.as_deref().unwrap();
+    assert!(why.starts_with("the task that drives it panicked (1 in a row): an injected panic"));
+    let refused = say(&drains, run, Verb::Pause { task: None }).await.unwrap_err().to_string();
+    assert!(refused.contains("stands still: the task that drives it panicked"), "{refused}");
+    while drains.status(run).await.unwrap().outcome.is_none() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    is_over(&drains, run).await;
+    assert_eq!(std::fs::read_to_string(home.path().join("switch")).unwrap(), "off");
+    let mut page = crate::metrics::Page::default();
+    write_metrics(&drains, &mut page).await;
+    assert!(page.text().contains("pharos_drain_panics_total 2\n"));
 }
 
 #[tokio::test]

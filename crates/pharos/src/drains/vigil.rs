@@ -11,23 +11,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use drain::engine::{Abort, DRIFT_FORGOTTEN_AFTER, DRIFTS_MAX, Mode};
+use drain::engine::{Abort, Actor, DRIFT_FORGOTTEN_AFTER, DRIFTS_MAX, Mode};
 use drain::{
-    Exit, Expected, Goal, KeepDrained, Knob, KnobId, Millis, Next, Plan, Stage, StageKind, Task,
-    TaskId, Time, Value,
+    Exit, Expected, Goal, KeepDrained, Knob, KnobId, Millis, Next, Plan, Stage, StageId, StageKind,
+    Task, TaskId, Time, Value,
 };
 use futures_util::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
 use store::{Filter, RunId};
 use tokio::time::{Instant, sleep};
 
-use super::fleet::{self, Kept, Recorded};
+use super::fleet::{self, Kept, Left, Recorded};
 use super::survey::LOOKS_MAX;
 use super::{Direction, Drains, Refused, Verb, Wanted};
 
 const LOOK_EVERY: Duration = Duration::from_secs(3);
 /// Who puts knobs back, in the audit log.
-pub const KEEPER: &str = "pharos (keep_drained)";
+pub const KEEPER: &str = "keep_drained";
 /// How long a run that puts knobs back may take to end when somebody begins
 /// another one.
 const GIVES_WAY_WITHIN: Duration = Duration::from_secs(10);
@@ -120,7 +120,7 @@ impl Drains {
     /// What cannot be read now is not known to be elsewhere.
     async fn drifted(&self, own: &Recorded) -> Vec<Drifted> {
         let drivers = &self.world.drivers;
-        let look = async |(knob, left, run): &(Knob, Value, RunId)| {
+        let look = async |Left { knob, value: left, run, .. }: &Left| {
             let found = drivers.read(knob).await.ok()?;
             if left.is_met_by(&found) {
                 self.settled().insert(knob.clone(), self.world.clock.now());
@@ -234,7 +234,7 @@ impl Drains {
             "{} was {}, and run {} left it at {}{more}",
             first.knob, first.found, first.run, first.left
         );
-        let run = self.open(plan, KEEPER, &reason, kept.mode).await?;
+        let run = self.open(plan, Actor::automatic(KEEPER), &reason, kept.mode).await?;
         tracing::warn!(%run, "put back: {reason}");
         Ok(())
     }
@@ -250,7 +250,7 @@ impl Drains {
             let reason = format!("{} begins another run: {}", wanted.by, wanted.reason);
             let abort = Verb::Abort { how: Abort::Hold };
             // It may have ended by then.
-            let _ = self.say(*id, KEEPER.into(), reason, &abort).await;
+            let _ = self.say(*id, Actor::automatic(KEEPER), reason, &abort).await;
             let deadline = Instant::now() + GIVES_WAY_WITHIN;
             while self.driven().contains_key(id) && Instant::now() < deadline {
                 sleep(GIVES_WAY_POLL).await;
@@ -352,7 +352,10 @@ fn plan_of(kept: &Kept, drifted: &[Drifted]) -> Plan {
                 done: Next::Exit(Exit::Done),
                 failed,
                 late: failed,
+                retry: StageId(0),
+                is_interruptible: true,
             }],
+            undo: None,
             pace: drain::Pace::AT_ONCE,
             timeout: PUT_BACK_TIMEOUT,
             budgets: Vec::new(),

@@ -1,7 +1,6 @@
 //! Pages of a front: health, metrics and nodes for all; draining only through
 //! the control socket.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -28,11 +27,10 @@ type Shared = State<Arc<Front>>;
 pub async fn start(
     front: &Arc<Front>,
     listener: std::net::TcpListener,
-    control: &Path,
+    control: Option<socket::Bound>,
 ) -> Result<Option<socket::Place>, String> {
     let failed = |error| format!("the admin HTTP server cannot start: {error}");
     let listener = TcpListener::from_std(listener).map_err(failed)?;
-    let control = socket::open(control)?;
     let routes = reading().with_state(front.clone());
     tokio::spawn(connections::serve(listener, routes, READING_TIME_MAX));
     Ok(control.map(|(listener, place)| {

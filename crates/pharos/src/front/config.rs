@@ -31,6 +31,7 @@ pub struct Config {
     pub coordination: Option<ZooKeeperPlace>,
     pub admin: SocketAddr,
     pub control: PathBuf,
+    pub control_group: Option<crate::admin::socket::Group>,
     pub workers: usize,
     pub sharding: Option<Sharding>,
     pub probing: Probing,
@@ -124,6 +125,7 @@ fn convert(checks: &mut Checks, spec: File, flags: &Flags) -> Config {
         admin: checks.admin(admin_said, ADMIN, &listen),
         listen: listen.into_iter().map(|said| said.value).collect(),
         control: flags.control.clone().or(admin.control).unwrap_or_else(default_control),
+        control_group: checks.control_group(admin.control_group),
         workers: checks.within_said(workers, cores, 1..=1024),
         sharding: sharding(checks, shard, strict, key_file.as_deref()),
         probing: Probing {

@@ -34,6 +34,7 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
+use crate::admin::socket;
 use crate::coordination::Observer;
 use crate::fleet::Door;
 use crate::serve::Signals;
@@ -108,7 +109,9 @@ pub fn run(flags: &Flags) -> Result<u8, String> {
     let Sockets { workers, tcp, admin, addresses, .. } = sockets;
     let front = runtime.block_on(async { Front::new(&config) });
     runtime.block_on(find_nodes(&front, &config.nodes, addresses))?;
-    let _control = runtime.block_on(admin::start(&front, admin, &config.control))?;
+    let opened = || socket::open(&config.control, config.control_group.as_ref());
+    let control = runtime.block_on(async { opened() })?;
+    let _control = runtime.block_on(admin::start(&front, admin, control))?;
     let stop = Arc::new(AtomicBool::new(false));
     let threads = start_workers(&front, workers, &stop)?;
     start_connections(&front, &runtime, tcp)?;

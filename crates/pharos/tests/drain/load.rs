@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::common::{PATIENCE, eventually};
 use crate::site::Shop;
@@ -23,6 +23,8 @@ pub struct Counts {
     pub requests: usize,
     /// What went wrong, each.
     pub failed: Vec<String>,
+    /// And when.
+    pub failed_at: Vec<Instant>,
     /// Conversations that were ended between two messages.
     pub begun_anew: usize,
     last: VecDeque<String>,
@@ -36,12 +38,17 @@ pub struct Load {
 
 impl Load {
     pub fn start(shop: &Shop) -> Load {
+        Load::start_on(|service| shop.door(service))
+    }
+
+    /// Load on the sockets where clients reach `web` and `chat`.
+    pub fn start_on(socket: impl Fn(&str) -> PathBuf) -> Load {
         let stop = Arc::new(AtomicBool::new(false));
         let services = ["web", "chat"].map(|name| (name, Arc::<Mutex<Counts>>::default()));
         let mut threads = Vec::new();
         for (name, counts) in &services {
             for _ in 0..CLIENTS {
-                let (door, counts, stop) = (shop.door(name), counts.clone(), stop.clone());
+                let (door, counts, stop) = (socket(name), counts.clone(), stop.clone());
                 let is_sticky = *name == "chat";
                 threads.push(std::thread::spawn(move || {
                     let mut client = Client { door, connection: None };
@@ -113,6 +120,7 @@ impl Client {
             Err(Trouble::NoAnswer(_)) if was_open => counts.begun_anew += 1,
             Err(Trouble::NoAnswer(why) | Trouble::Broken(why)) => {
                 counts.failed.push(format!("{}: {why}", self.door.display()));
+                counts.failed_at.push(Instant::now());
             }
         }
         drop(counts);
@@ -168,7 +176,9 @@ fn exchange(connection: &mut BufReader<UnixStream>) -> Result<String, Trouble> {
     if !head.starts_with("HTTP/1.1 200") {
         return Err(Trouble::broken(head.lines().next().unwrap_or_default()));
     }
-    let mut body = [0; 4];
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let length = length.ok_or_else(|| Trouble::broken("no length"))?;
+    let mut body = vec![0; length.parse().map_err(Trouble::broken)?];
     connection.read_exact(&mut body).map_err(Trouble::broken)?;
-    String::from_utf8(body.into()).map_err(Trouble::broken)
+    String::from_utf8(body).map_err(Trouble::broken)
 }

@@ -4,11 +4,14 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod adoption;
 mod api;
 mod evacuation;
+mod identity;
 mod load;
 mod operator;
 mod prometheus;
 mod proxy;
 mod server;
 mod site;
+mod takeover;

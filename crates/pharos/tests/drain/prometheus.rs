@@ -4,6 +4,9 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+
 use crate::common::{PATIENCE, eventually, http};
 
 pub const PROGRAM: &str = "/usr/bin/prometheus";
@@ -17,9 +20,18 @@ pub struct Prometheus {
 impl Prometheus {
     /// One that reads a page of metrics four times a second.
     pub fn start(folder: &Path, target: SocketAddr) -> Prometheus {
+        Prometheus::start_with(folder, "250ms", &[("edge", target)])
+    }
+
+    /// One that scrapes each job at an interval.
+    pub fn start_with(folder: &Path, interval: &str, jobs: &[(&str, SocketAddr)]) -> Prometheus {
+        let job = |(name, target): &(&str, SocketAddr)| {
+            format!("  - {{job_name: {name}, static_configs: [{{targets: ['{target}']}}]}}\n")
+        };
+        let jobs: String = jobs.iter().map(job).collect();
         let config = format!(
-            "global: {{scrape_interval: 250ms, scrape_timeout: 250ms}}\n\
-             scrape_configs: [{{job_name: edge, static_configs: [{{targets: ['{target}']}}]}}]\n"
+            "global: {{scrape_interval: {interval}, scrape_timeout: {interval}}}\n\
+             scrape_configs:\n{jobs}"
         );
         std::fs::write(folder.join("prometheus.yml"), config).unwrap();
         let address = nobody();
@@ -39,6 +51,15 @@ impl Prometheus {
     pub fn revive(&mut self) {
         self.process = launch(&self.folder, self.address);
         self.wait();
+    }
+
+    /// The present values of a query, as Prometheus writes them.
+    pub fn query(&self, query: &str) -> Vec<String> {
+        let query = utf8_percent_encode(query, NON_ALPHANUMERIC);
+        let (_, body) = http(self.address, "GET", &format!("/api/v1/query?query={query}"));
+        let found: Value = serde_json::from_str(&body).unwrap();
+        let series = found["data"]["result"].as_array().unwrap_or_else(|| panic!("{found}"));
+        series.iter().map(|own| own["value"][1].as_str().unwrap().to_owned()).collect()
     }
 
     fn wait(&self) {

@@ -34,7 +34,60 @@ pub fn write_runbooks(folder: &Path, files: &[(&str, &str)]) {
     }
 }
 
+/// The group whose members may use the control socket of [`open_to_operators`].
+const OPERATORS: (&str, u32) = ("daemon", 1);
+
+/// Lets other users of the host reach the server of a folder. False, and said
+/// loudly, where the tests do not run as root and cannot be others.
+pub fn open_to_operators(folder: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root can be two users; run this test as root");
+        assert!(std::env::var_os("CI").is_none_or(|ci| ci.is_empty()), "CI must run as root");
+        return false;
+    }
+    let config = folder.join("pharos.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let group = format!("[admin]\ncontrol_group = \"{}\"\n", OPERATORS.0);
+    std::fs::write(&config, text.replacen("[admin]\n", &group, 1)).unwrap();
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o711)).unwrap();
+    // Where others can execute it.
+    let binary = folder.join("pharos");
+    std::fs::hard_link(PHAROS, &binary)
+        .or_else(|_| std::fs::copy(PHAROS, &binary).map(drop))
+        .unwrap();
+    true
+}
+
 impl Pharos {
+    /// What a command of another user says, in a group that may use the control
+    /// socket or in none that may.
+    pub fn run_as(&self, uid: u32, is_operator: bool, args: &[&str]) -> Output {
+        use std::os::unix::process::CommandExt;
+        Command::new(self.folder.join("pharos"))
+            .args(args)
+            .arg("--control")
+            .arg(self.folder.join("control.sock"))
+            .env_remove("SUDO_USER")
+            .uid(uid)
+            .gid(if is_operator { OPERATORS.1 } else { uid })
+            .output()
+            .unwrap()
+    }
+
+    pub fn signal(&self, name: &str) {
+        signal(&self.process, name);
+    }
+
+    /// The log of a server that does not start.
+    pub fn refuse_start(folder: &Path) -> String {
+        let (mut process, log) = launch(folder);
+        let status = process.wait().unwrap();
+        let log = std::fs::read_to_string(log).unwrap();
+        assert_eq!(status.code(), Some(1), "{log}");
+        log
+    }
+
     /// Starts it with the configuration in `folder`.
     pub fn start(folder: &Path) -> Pharos {
         let (process, log) = launch(folder);
@@ -74,6 +127,7 @@ impl Pharos {
             .args(args)
             .arg("--control")
             .arg(self.folder.join("control.sock"))
+            .env_remove("SUDO_USER")
             .output()
             .unwrap()
     }

@@ -188,3 +188,68 @@ fn the_health_of_receiving_datacenters_slows_and_holds_every_shift() {
     let full = drain(|moved| 0.6 + 0.8 * moved);
     assert_eq!(full.0, None, "held at what the others bear: {full:?}");
 }
+
+/// Prometheus goes on answering with the last sample. What cannot be seen is not
+/// moved.
+#[test]
+fn no_step_is_taken_on_samples_from_before_the_last_step() {
+    let (mut world, web, errors) = watched(OnBreach::Hold);
+    world.until("it began", |world| world.writes(KnobId(0)).len() == 2);
+    world.exporter_died = Some(world.now);
+    world.passes(Millis(20_000));
+    assert_eq!(world.writes(KnobId(0)).len(), 2, "the last sample is fresh, but says nothing");
+    world.passes(Millis(20_000));
+    assert_eq!(world.writes(KnobId(0)).len(), 2);
+    let (_, hold) = world.run.state().task(web).hold.clone().unwrap();
+    assert_eq!(hold, Hold::NoData { condition: errors }, "by then it is too old");
+    world.exporter_died = None;
+    world.until("it goes on", |world| world.outcome() == Some(RunOutcome::Completed));
+    world.check_replay();
+}
+
+/// A rate over 5 s that ends 2 s after a step is mostly about what was before.
+#[test]
+fn a_step_waits_until_the_whole_window_of_its_health_lies_after_it() {
+    let step = |window: Millis| {
+        let (mut world, ..) = watched(OnBreach::Hold);
+        world.window = window;
+        world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+        let issued = world.log.iter().filter(|own| matches!(own.fact, Fact::Issued { .. }));
+        let at: Vec<Time> = issued.map(|own| own.at).collect();
+        at.windows(2).map(|pair| pair[1] - pair[0]).min().unwrap()
+    };
+    assert_eq!(step(Millis::ZERO), Millis(1000), "as the pace says");
+    assert_eq!(step(Millis(5000)), Millis(5500), "the window, and the next sample");
+}
+
+/// Bad health from before a step back is no reason for another one.
+#[test]
+fn a_step_back_is_judged_before_the_next_one() {
+    let (mut world, ..) = watched(OnBreach::BackOff);
+    world.window = Millis(30_000);
+    world.until("it began", |world| world.writes(KnobId(0)).len() == 2);
+    world.values[0] = Some(1.5);
+    world.until("it goes back", |world| world.writes(KnobId(0)).len() == 3);
+    world.passes(Millis(20_000));
+    assert_eq!(world.writes(KnobId(0)).len(), 3, "the window still holds what was before");
+    world.until("it goes back further", |world| world.writes(KnobId(0)).len() == 4);
+}
+
+/// Where nothing is served everything is breached, and nothing but a restore
+/// will change that.
+#[test]
+fn a_restore_is_not_held_for_ever_by_health_from_before_its_first_step() {
+    let (world, ..) = watched(OnBreach::Hold);
+    let mut plan = (**world.run.plan()).clone();
+    plan.direction = Direction::Restore;
+    let mut world = World::open(Sketch { plan });
+    world.values[0] = Some(99.0);
+    world.passes(PACE.patience);
+    assert!(world.writes(KnobId(0)).is_empty(), "it may pass by itself");
+    world.until("it begins", |world| world.writes(KnobId(0)) == [0.9]);
+    world.passes(Millis(60_000));
+    assert_eq!(world.writes(KnobId(0)), [0.9], "the first step did not help");
+    world.values[0] = Some(0.0);
+    world.until("it goes on", |world| world.outcome() == Some(RunOutcome::Completed));
+    world.check_replay();
+}

@@ -196,8 +196,9 @@ fn ten_thousand_tasks_share_a_budget_at_once() {
     let (mut run, _) = Run::open(Arc::new(sketch.plan), "ann", "", Mode::Drill, Time(0));
     // Health is bad, and then it is not.
     for (at, value) in [2.0, 0.0].into_iter().enumerate() {
-        let (now, value) = (Time(1000 * at as u64), Some(value));
-        run.handle(now, Event::Observed { condition: errors, value }).unwrap();
+        let asked = Time(1000 * at as u64);
+        let found = Some(Measurement::at(asked, value));
+        run.handle(asked, Event::Observed { condition: errors, asked, found }).unwrap();
     }
     assert!(run.toil.divided <= 6, "{:?}", run.toil);
 }

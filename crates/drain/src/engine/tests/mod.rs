@@ -5,6 +5,7 @@ mod budgets;
 mod effects;
 mod forecasts;
 mod knobs;
+mod promotion;
 mod reports;
 mod tasks;
 mod verbs;
@@ -37,7 +38,9 @@ const PACE: Pace = Pace {
 
 fn stage(name: &str, kind: StageKind, done: Next) -> Stage {
     let failed = Next::Exit(Exit::Failed);
-    Stage { name: name.into(), kind, timeout: None, done, failed, late: failed }
+    let (timeout, retry) = (None, StageId(0));
+    let name = name.into();
+    Stage { name, kind, timeout, done, failed, late: failed, retry, is_interruptible: true }
 }
 
 impl Sketch {
@@ -82,12 +85,17 @@ impl Sketch {
             comparison: Comparison::Below,
             bound,
             hold_for: Millis::ZERO,
+            max_age: Millis::from_secs(30),
             no_data: NoData::Block,
+            no_traffic: NoData::Block,
         });
         ConditionId(self.plan.conditions.len() as u32 - 1)
     }
 
-    fn task(&mut self, name: &str, after: &[TaskId], stages: Vec<Stage>) -> TaskId {
+    fn task(&mut self, name: &str, after: &[TaskId], mut stages: Vec<Stage>) -> TaskId {
+        for (at, stage) in stages.iter_mut().enumerate() {
+            stage.retry = StageId(at as u32);
+        }
         self.plan.tasks.push(Task {
             name: name.into(),
             service: name.into(),
@@ -99,6 +107,7 @@ impl Sketch {
             health: vec![],
             post: vec![],
             stages,
+            undo: None,
             pace: PACE,
             timeout: Millis::from_secs(600),
             budgets: vec![],
@@ -138,6 +147,10 @@ struct World {
     unreadable: BTreeSet<KnobId>,
     /// What all knobs together may stand at, at any moment.
     sum_max: f64,
+    /// From then on there are no new samples, and the last one is given again.
+    exporter_died: Option<Time>,
+    /// How far back the data of every condition reaches.
+    window: Millis,
 }
 
 impl World {
@@ -156,6 +169,8 @@ impl World {
             held_back: None,
             unreadable: BTreeSet::new(),
             sum_max: f64::INFINITY,
+            exporter_died: None,
+            window: Millis::ZERO,
         };
         world.take(records);
         world
@@ -248,10 +263,17 @@ impl World {
     fn pass(&mut self) {
         self.now = self.now + self.tick;
         for at in 0..self.values.len() {
-            let (condition, value) = (ConditionId(at as u32), self.values[at]);
-            self.event(Event::Observed { condition, value });
+            let (condition, asked) = (ConditionId(at as u32), self.now);
+            let (from, to) = (Time(self.taken().0.saturating_sub(self.window.0)), self.taken());
+            let found = self.values[at].map(|value| Measurement { value, from, to });
+            self.event(Event::Observed { condition, asked, found });
         }
         self.event(Event::Tick);
+    }
+
+    /// When the newest sample was taken.
+    fn taken(&self) -> Time {
+        self.exporter_died.unwrap_or(self.now)
     }
 
     fn passes(&mut self, span: Millis) {

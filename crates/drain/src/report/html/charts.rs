@@ -108,14 +108,14 @@ pub fn timeline(report: &Report, zone: &TimeZone) -> Markup {
             @for (at, said) in report.commands.iter().enumerate() {
                 @let x = hours.x(said.at);
                 circle .person cx=(x) cy=(middle(0)) r="8" {
-                    title { (time_of_day(said.at, zone)) " " (said.by) ": " (said.what) }
+                    title { (time_of_day(said.at, zone)) " " (said.who()) ": " (said.what) }
                 }
                 text .mark x=(x) y=(middle(0) + 3.5) text-anchor="middle" { (at + 1) }
             }
         }))
         ol .legend {
             @for said in &report.commands {
-                li { (time_of_day(said.at, zone)) " " (said.by) ": " (said.what)
+                li { (time_of_day(said.at, zone)) " " (said.who()) ": " (said.what)
                      @if !said.reason.is_empty() { " (" (said.reason) ")" } }
             }
         }

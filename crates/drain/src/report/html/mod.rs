@@ -149,7 +149,7 @@ fn people(report: &Report, zone: &TimeZone) -> Markup {
                 tr {
                     td { (time_of_day(said.at, zone)) }
                     td .n { "+" (brief(said.at - report.opened)) }
-                    td { (said.by) } td { (said.what) } td { (said.reason) }
+                    td { (said.who()) } td { (said.what) } td { (said.reason) }
                 }
             }
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::Runbooks;
 use super::super::expand::{Aim, ExpandedStage, Work, expand};
-use super::super::problem::Problems;
+use super::super::problem::{Place, Problems};
 use super::super::spec::{Service, Task};
 use super::super::words::{self, Piece, nearest};
 use super::{DIRECTIONS, Scope};
@@ -24,87 +24,202 @@ fn writes(stage: &ExpandedStage) -> Vec<(&str, Option<&Aim>)> {
 }
 
 /// Coverage of effects, not of tasks: one restore may undo what three drains
-/// did, and a service may restore what another one drained.
-pub(super) fn check_undone(runbooks: &Runbooks, problems: &mut Problems) {
-    // What cannot be expanded was noted, and might undo anything.
-    let Some(restores) = expanded(runbooks, Direction::Restore) else { return };
-    let mut undone: BTreeMap<&str, Vec<Option<&Aim>>> = BTreeMap::new();
-    for (knob, aim) in restores.iter().flat_map(|(_, _, stages)| stages).flat_map(writes) {
-        undone.entry(knob).or_default().push(aim);
+/// did, and a service may restore what another one drained, if the evacuation
+/// has both. Each evacuation is looked at with its own datacenter in the place of
+/// `$dc`, so that `edge:web/east` undoes `edge:web/$dc` where east is drained.
+pub(super) fn check_undone(runbooks: &Runbooks, scopes: &[Scope<'_>], problems: &mut Problems) {
+    let mut found: BTreeMap<(Place, String), Uncovered> = BTreeMap::new();
+    for scope in scopes {
+        for (at, shown, uncovered) in uncovered(runbooks, scope) {
+            let known = found.entry((at, shown)).or_insert(uncovered);
+            known.evacuations.extend(scope.datacenter());
+        }
     }
     let mut said = BTreeSet::new();
-    for service in &runbooks.services {
-        for task in &service.drain {
-            let Some(stages) = expand_task(runbooks, service, task) else { continue };
-            for (knob, aim) in stages.iter().flat_map(writes) {
-                let name = format!("{}.{}", service.name.value, task.name.value);
-                match undone.get(knob) {
-                    _ if said.contains(knob) || has_unknown_variable(knob) => continue,
-                    Some(restores) => {
-                        let moved_on = |other: &Option<&Aim>| other.is_none() || *other != aim;
-                        if !matches!(aim, Some(Aim::Value(_))) || restores.iter().any(moved_on) {
-                            continue;
-                        }
-                        problems.error(
-                            task.name.at,
-                            format!("the restore of `{knob}` leaves it where `{name}` put it"),
-                            "restore it to another value, or to `original`",
-                        );
-                    }
-                    None => {
-                        let near = nearest(knob, undone.keys().copied());
-                        let near =
-                            near.map_or(String::new(), |near| format!("; one writes `{near}`"));
-                        problems.error(
-                            task.name.at,
-                            format!("`{name}` changes `{knob}`, and no restore puts it back"),
-                            format!("add a restore task that writes it, `to: original`{near}"),
-                        );
-                    }
-                }
-                said.insert(knob.to_owned());
+    for ((at, knob), Uncovered { name, service, flaw, evacuations }) in found {
+        if !said.insert(knob.clone()) {
+            continue;
+        }
+        let of = evacuations_of(runbooks, &service, &evacuations);
+        match flaw {
+            Flaw::StaysThere => problems.error(
+                at,
+                format!("the restore of `{knob}` leaves it where `{name}` put it{of}"),
+                "restore it to another value, or to `original`",
+            ),
+            Flaw::NotUndone { near } => {
+                let near = near.map_or(String::new(), |near| format!("; one writes `{near}`"));
+                problems.error(
+                    at,
+                    format!("`{name}` changes `{knob}`, and no restore puts it back{of}"),
+                    format!("add a restore task that writes it, `to: original`{near}"),
+                );
             }
+            Flaw::Undecided { why } => problems.warning(
+                at,
+                format!(
+                    "`{name}` changes `{knob}`, and whether a restore puts it back is not known: \
+                     {why}{of}"
+                ),
+                "repair that first",
+            ),
         }
     }
 }
 
-/// Such a knob is nobody's: its variable was noted.
+/// A knob that a drain changes and that no restore is known to put back.
+struct Uncovered {
+    /// Of the task.
+    name: String,
+    service: String,
+    flaw: Flaw,
+    /// The datacenters whose evacuations have it.
+    evacuations: Vec<String>,
+}
+
+enum Flaw {
+    /// A restore writes the value that the drain wrote.
+    StaysThere,
+    NotUndone {
+        near: Option<String>,
+    },
+    Undecided {
+        why: String,
+    },
+}
+
+/// ` in the evacuation of …`, if others of the service do not have the flaw.
+fn evacuations_of(runbooks: &Runbooks, service: &str, flawed: &[String]) -> String {
+    let all = runbooks
+        .evacuations
+        .iter()
+        .filter(|evacuation| evacuation.services.iter().any(|name| name.value == service));
+    if flawed.len() == all.count() {
+        return String::new();
+    }
+    let names: Vec<_> = flawed.iter().map(|name| format!("`{name}`")).collect();
+    format!(", in the evacuation of {}", names.join(", "))
+}
+
+/// What one evacuation does not undo, by place and by the knob as it is written.
+fn uncovered(runbooks: &Runbooks, scope: &Scope<'_>) -> Vec<(Place, String, Uncovered)> {
+    // Restores of all services count where no evacuation says which run.
+    let restoring: Vec<&Service> = match scope.evacuation {
+        Some(_) => scope.services.clone(),
+        None => runbooks.services.iter().collect(),
+    };
+    let (restores, unknown) = written(runbooks, &restoring, scope.dc(), Direction::Restore);
+    let mut undone: BTreeMap<&str, Vec<&Option<Aim>>> = BTreeMap::new();
+    for restore in &restores {
+        undone.entry(&restore.knob).or_default().push(&restore.aim);
+    }
+    let (drains, _) = written(runbooks, &scope.services, scope.dc(), Direction::Drain);
+    let mut uncovered = Vec::new();
+    for drain in &drains {
+        let flaw = match undone.get(drain.knob.as_str()) {
+            Some(restores) => {
+                let moved_on = |other: &&Option<Aim>| other.is_none() || **other != drain.aim;
+                if !matches!(drain.aim, Some(Aim::Value(_))) || restores.iter().any(moved_on) {
+                    continue;
+                }
+                Flaw::StaysThere
+            }
+            None if has_unknown_variable(&drain.knob) => {
+                Flaw::Undecided { why: "the knob has an unknown variable".into() }
+            }
+            None => match unknown.first() {
+                Some((service, task)) => Flaw::Undecided {
+                    why: format!(
+                        "the restore task `{}.{}` does not fit its template",
+                        service.name.value, task.name.value
+                    ),
+                },
+                None => Flaw::NotUndone {
+                    near: nearest(&drain.shown, restores.iter().map(|other| other.shown.as_str()))
+                        .map(str::to_owned),
+                },
+            },
+        };
+        let name = format!("{}.{}", drain.service.name.value, drain.task.name.value);
+        let service = drain.service.name.value.clone();
+        uncovered.push((
+            drain.task.name.at,
+            drain.shown.clone(),
+            Uncovered { name, service, flaw, evacuations: Vec::new() },
+        ));
+    }
+    uncovered
+}
+
 fn has_unknown_variable(knob: &str) -> bool {
     let mut pieces = words::pieces(knob).into_iter();
     pieces.any(|(_, _, piece)| matches!(piece, Piece::Variable(name) if name != "dc"))
 }
 
-type Expanded<'a> = (&'a Service, &'a Task, Vec<ExpandedStage>);
+/// A knob that a task writes.
+struct Written<'a> {
+    service: &'a Service,
+    task: &'a Task,
+    /// With a datacenter in the place of `$dc`.
+    knob: String,
+    /// As people wrote it.
+    shown: String,
+    aim: Option<Aim>,
+}
 
-/// All tasks of a direction. `None` if one of them cannot be expanded.
-fn expanded(runbooks: &Runbooks, direction: Direction) -> Option<Vec<Expanded<'_>>> {
-    let mut all = Vec::new();
-    for service in &runbooks.services {
+/// What the tasks of a direction write, and the tasks of which that is not known.
+fn written<'a>(
+    runbooks: &Runbooks,
+    services: &[&'a Service],
+    dc: &str,
+    direction: Direction,
+) -> (Vec<Written<'a>>, Vec<(&'a Service, &'a Task)>) {
+    let (mut all, mut unknown) = (Vec::new(), Vec::new());
+    for service in services {
         for task in service.tasks(direction) {
-            all.push((service, task, expand_task(runbooks, service, task)?));
+            let expanded = [dc, SYMBOLIC].map(|dc| expand_task(runbooks, service, task, dc));
+            let [Some(stages), Some(shown)] = expanded else {
+                unknown.push((*service, task));
+                continue;
+            };
+            let pairs = stages.iter().flat_map(writes).zip(shown.iter().flat_map(writes));
+            all.extend(pairs.map(|((knob, aim), (shown, _))| Written {
+                service,
+                task,
+                knob: knob.to_owned(),
+                shown: shown.to_owned(),
+                aim: aim.cloned(),
+            }));
         }
     }
-    Some(all)
+    (all, unknown)
 }
+
+/// In the place of a datacenter where it does not matter which.
+pub(super) const SYMBOLIC: &str = "$dc";
 
 pub(super) fn expand_task(
     runbooks: &Runbooks,
     service: &Service,
     task: &Task,
+    dc: &str,
 ) -> Option<Vec<ExpandedStage>> {
     let template = runbooks.template(&task.template.as_ref()?.value)?;
-    expand(template, task, &service.name.value, "$dc")
+    expand(template, task, &service.name.value, dc)
 }
 
 /// A barrier is for several tasks.
 pub(super) fn check_barriers(runbooks: &Runbooks, scope: &Scope<'_>, problems: &mut Problems) {
     for direction in DIRECTIONS {
         let mut barriers: BTreeMap<String, Vec<(&Service, &Task)>> = BTreeMap::new();
+        let mut unknown = None;
         for service in &scope.services {
             for task in service.tasks(direction) {
-                // Whether others come to it is not known then.
-                let Some(stages) = expand_task(runbooks, service, task) else { return };
-                for stage in stages {
+                let stages = expand_task(runbooks, service, task, SYMBOLIC);
+                if stages.is_none() {
+                    unknown = Some(format!("{}.{}", service.name.value, task.name.value));
+                }
+                for stage in stages.into_iter().flatten() {
                     if let Work::Barrier(name) = stage.work {
                         barriers.entry(name).or_default().push((service, task));
                     }
@@ -112,15 +227,22 @@ pub(super) fn check_barriers(runbooks: &Runbooks, scope: &Scope<'_>, problems: &
             }
         }
         for (barrier, tasks) in barriers {
-            if let [(service, task)] = tasks.as_slice() {
-                problems.error(
+            let [(service, task)] = tasks.as_slice() else { continue };
+            let what = format!(
+                "only `{}.{}` comes to the barrier `{barrier}`",
+                service.name.value, task.name.value
+            );
+            match &unknown {
+                None => problems.error(
                     task.name.at,
-                    format!(
-                        "only `{}.{}` comes to the barrier `{barrier}`",
-                        service.name.value, task.name.value
-                    ),
+                    what,
                     "give the barrier to the tasks it should wait for, or drop it",
-                );
+                ),
+                Some(unknown) => problems.warning(
+                    task.name.at,
+                    format!("{what}, unless `{unknown}` does, which does not fit its template"),
+                    format!("repair `{unknown}` first"),
+                ),
             }
         }
     }

@@ -13,6 +13,7 @@ pub(super) fn check(runbooks: &Runbooks, evacuation: &Evacuation, problems: &mut
     check_budgets(runbooks, evacuation, problems);
     for used in &evacuation.health {
         conditions::check_use(runbooks, None, used, problems);
+        conditions::check_health(used, problems);
     }
 }
 
@@ -25,7 +26,10 @@ fn check_services(runbooks: &Runbooks, evacuation: &Evacuation, problems: &mut P
                 "keep one of them",
             );
         }
-        if runbooks.service(&name.value).is_none() && !runbooks.incomplete {
+        if runbooks.service(&name.value).is_none() && runbooks.incomplete {
+            let (what, remedy) = super::unread(&format!("the service `{}`", name.value));
+            problems.warning(name.at, what, remedy);
+        } else if runbooks.service(&name.value).is_none() {
             let known = runbooks.services.iter().map(|service| service.name.value.as_str());
             problems.error(
                 name.at,
@@ -82,8 +86,21 @@ fn check_limits(evacuation: &Evacuation, problems: &mut Problems) {
         .iter()
         .map(|dc| Some((dc.name.value == *drained, dc.capacity?)))
         .collect();
-    let Some(capacities) = capacities else { return };
+    let Some(capacities) = capacities else {
+        return problems.warning(
+            evacuation.drained_max_at,
+            format!("whether `{drained}` has more than `drained_max` of the capacity is not known"),
+            "repair the `capacity` of every datacenter first",
+        );
+    };
     let total: f64 = capacities.iter().map(|(_, capacity)| capacity).sum();
+    if total <= 0.0 {
+        problems.warning(
+            evacuation.drained_max_at,
+            "no datacenter has a capacity above 0, so `drained_max` limits nothing",
+            "state the `capacity` of each datacenter, in the unit of the services' `load`",
+        );
+    }
     let gone: f64 = capacities.iter().filter(|(gone, _)| *gone).map(|(_, size)| size).sum();
     // Capacities are numbers that people round.
     const ROUNDING: f64 = 1e-9;

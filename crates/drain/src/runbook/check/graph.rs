@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::super::Runbooks;
 use super::super::expand::Work;
-use super::super::problem::{Place, Placed, Problems};
+use super::super::problem::{Place, Placed, Problems, Severity};
 use super::super::spec::{Service, Task};
 use super::super::words::did_you_mean;
-use super::effects::expand_task;
+use super::effects::{SYMBOLIC, expand_task};
 use super::{DIRECTIONS, Scope};
 use crate::plan::Direction;
 
@@ -39,6 +39,26 @@ struct Graph<'a> {
     edges: Vec<Edge>,
     /// Tasks that wait for something that is not there.
     lost: Vec<usize>,
+}
+
+/// Why a task that is named was not found.
+struct Lost {
+    severity: Severity,
+    what: String,
+    remedy: String,
+}
+
+impl Lost {
+    fn error(what: String, remedy: impl Into<String>) -> Lost {
+        Lost { severity: Severity::Error, what, remedy: remedy.into() }
+    }
+
+    fn note(self, at: Place, problems: &mut Problems) {
+        match self.severity {
+            Severity::Error => problems.error(at, self.what, self.remedy),
+            Severity::Warning => problems.warning(at, self.what, self.remedy),
+        }
+    }
 }
 
 /// One task waits for another.
@@ -90,8 +110,8 @@ impl<'a> Graph<'a> {
                     let others = others.map(|name| (name, self.find(None, name)));
                     let all = std::iter::once((&join.task, Err(fault))).chain(others);
                     for (name, found) in all {
-                        if let Err(Some((what, remedy))) = found {
-                            problems.error(name.at, what, remedy);
+                        if let Err(lost) = found {
+                            lost.note(name.at, problems);
                         }
                     }
                 }
@@ -118,30 +138,27 @@ impl<'a> Graph<'a> {
             }
             match self.find(home, reference) {
                 Ok(for_) => self.edges.push(Edge { waits, for_, weak, at: reference.at }),
-                Err(Some((what, remedy))) => {
-                    self.lost.push(waits);
-                    problems.error(reference.at, what, remedy);
+                Err(lost) => {
+                    // What may be in a file that could not be read may complete.
+                    if lost.severity == Severity::Error {
+                        self.lost.push(waits);
+                    }
+                    lost.note(reference.at, problems);
                 }
-                Err(None) => {}
             }
         }
     }
 
-    /// The task that is meant. `Err(None)` if a file that could not be read may
-    /// define it.
-    fn find(
-        &self,
-        home: Option<&str>,
-        reference: &Placed<String>,
-    ) -> Result<usize, Option<(String, String)>> {
+    /// The task that is meant.
+    fn find(&self, home: Option<&str>, reference: &Placed<String>) -> Result<usize, Lost> {
         let (service, task) = match (reference.value.split_once('.'), home) {
             (Some((service, task)), _) => (service, task),
             (None, Some(home)) => (home, reference.value.as_str()),
             (None, None) => {
-                return Err(Some((
+                return Err(Lost::error(
                     format!("`{}` does not say whose task it is", reference.value),
-                    "accepted: `service.task`".into(),
-                )));
+                    "accepted: `service.task`",
+                ));
             }
         };
         if let Some(node) = self.index.get(&format!("{service}.{task}")) {
@@ -154,27 +171,30 @@ impl<'a> Graph<'a> {
                 Direction::Drain => "drain",
                 Direction::Restore => "restore",
             };
-            return Err(Some((
+            return Err(Lost::error(
                 format!("`{service}` has no {direction} task `{task}`"),
                 did_you_mean(task, known),
-            )));
+            ));
         }
         match (self.runbooks.service(service), self.scope.evacuation) {
-            (Some(_), Some(evacuation)) => Err(Some((
+            (Some(_), Some(evacuation)) => Err(Lost::error(
                 format!(
                     "`{service}` is not part of the evacuation of `{}`",
                     evacuation.datacenter.value
                 ),
                 format!("add `{service}` to its `services`, or drop the dependency"),
-            ))),
-            _ if self.runbooks.incomplete => Err(None),
+            )),
+            _ if self.runbooks.incomplete => {
+                let (what, remedy) = super::unread(&format!("the service `{service}`"));
+                Err(Lost { severity: Severity::Warning, what, remedy })
+            }
             _ => {
                 let known: Vec<_> =
                     self.runbooks.services.iter().map(|known| known.name.value.as_str()).collect();
-                Err(Some((
+                Err(Lost::error(
                     format!("there is no service `{service}`"),
                     did_you_mean(service, known),
-                )))
+                ))
             }
         }
     }
@@ -221,6 +241,14 @@ impl<'a> Graph<'a> {
             );
             cyclic.extend(path);
             self.edges.remove(cycle[start]);
+        }
+        let left = self.never_ready();
+        if let Some(edge) = self.cycle(&left).and_then(|cycle| cycle.first().copied()) {
+            problems.error(
+                self.edges[edge].at,
+                format!("more than {CYCLES_MAX} rounds of tasks wait for each other"),
+                "repair those that are listed, then check again for the rest",
+            );
         }
         cyclic
     }
@@ -305,7 +333,9 @@ impl<'a> Graph<'a> {
         }
         let mut barriers: BTreeMap<String, Vec<(usize, bool)>> = BTreeMap::new();
         for (at, (service, task)) in self.nodes.iter().enumerate() {
-            for stage in expand_task(self.runbooks, service, task).into_iter().flatten() {
+            // A task that could not be read is said to be unchecked where it stands.
+            let stages = expand_task(self.runbooks, service, task, SYMBOLIC);
+            for stage in stages.into_iter().flatten() {
                 if let Work::Barrier(name) = stage.work {
                     barriers.entry(name).or_default().push((at, stage.timeout.is_some()));
                 }

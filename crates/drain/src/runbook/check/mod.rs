@@ -4,6 +4,7 @@
 mod conditions;
 mod effects;
 mod evacuations;
+mod freshness;
 mod graph;
 mod loads;
 mod names;
@@ -28,22 +29,35 @@ pub(super) fn check(runbooks: &Runbooks, problems: &mut Problems) {
         tasks::check(runbooks, service, problems);
         loads::check(service, problems);
     }
-    effects::check_undone(runbooks, problems);
     for evacuation in &runbooks.evacuations {
         evacuations::check(runbooks, evacuation, problems);
     }
-    for scope in scopes(runbooks) {
-        graph::check(runbooks, &scope, problems);
-        if scope.evacuation.is_some() || runbooks.evacuations.is_empty() {
-            effects::check_barriers(runbooks, &scope, problems);
-        }
+    let all = Scope { services: runbooks.services.iter().collect(), evacuation: None };
+    graph::check(runbooks, &all, problems);
+    let scopes = scopes(runbooks);
+    for scope in scopes.iter().filter(|scope| scope.evacuation.is_some()) {
+        graph::check(runbooks, scope, problems);
     }
+    for scope in &scopes {
+        freshness::check(runbooks, scope, problems);
+        effects::check_barriers(runbooks, scope, problems);
+    }
+    effects::check_undone(runbooks, &scopes, problems);
+    tasks::check_expansion(runbooks, &scopes, problems);
+}
+
+/// What is said of a name that a file which could not be read may define.
+fn unread(what: &str) -> (String, String) {
+    (
+        format!("no file that could be read has {what}, so nothing about it is checked"),
+        "repair the files that could not be read first".into(),
+    )
 }
 
 /// Services whose tasks run together.
 pub(super) struct Scope<'a> {
     pub services: Vec<&'a Service>,
-    /// `None`: all services that there are, whoever evacuates them.
+    /// `None`: no evacuation says that they do.
     pub evacuation: Option<&'a Evacuation>,
 }
 
@@ -51,10 +65,19 @@ impl<'a> Scope<'a> {
     pub fn joins(&self, direction: Direction) -> &'a [Join] {
         self.evacuation.map_or(&[], |evacuation| evacuation.joins(direction))
     }
+
+    /// What `$dc` stands for.
+    pub fn dc(&self) -> &'a str {
+        self.evacuation.map_or(effects::SYMBOLIC, |evacuation| &evacuation.datacenter.value)
+    }
+
+    pub fn datacenter(&self) -> Option<String> {
+        self.evacuation.map(|evacuation| evacuation.datacenter.value.clone())
+    }
 }
 
+/// The services of each evacuation, and those that are part of none.
 fn scopes(runbooks: &Runbooks) -> Vec<Scope<'_>> {
-    let all = Scope { services: runbooks.services.iter().collect(), evacuation: None };
     let evacuations = runbooks.evacuations.iter().map(|evacuation| Scope {
         services: evacuation
             .services
@@ -63,5 +86,13 @@ fn scopes(runbooks: &Runbooks) -> Vec<Scope<'_>> {
             .collect(),
         evacuation: Some(evacuation),
     });
-    std::iter::once(all).chain(evacuations).collect()
+    let is_evacuated = |service: &Service| {
+        let mut all = runbooks.evacuations.iter().flat_map(|evacuation| &evacuation.services);
+        all.any(|name| name.value == service.name.value)
+    };
+    let rest = Scope {
+        services: runbooks.services.iter().filter(|service| !is_evacuated(service)).collect(),
+        evacuation: None,
+    };
+    evacuations.chain((!rest.services.is_empty()).then_some(rest)).collect()
 }

@@ -2,13 +2,14 @@
 
 use super::super::arguments;
 use super::super::expand::{Aim, Work, expand};
-use super::super::problem::{Place, Problems};
-use super::super::spec::{Service, Task, Template};
+use super::super::problem::{Place, Placed, Problems};
+use super::super::spec::{Parameter, Service, Task, Template};
 use super::super::stages::ArgumentKind;
 use super::super::words::{did_you_mean, nearest};
 use super::super::{Runbooks, lift};
+use super::effects::{SYMBOLIC, expand_task};
 use super::templates::{OUTER, check_value};
-use super::{DIRECTIONS, conditions};
+use super::{DIRECTIONS, Scope, conditions};
 use crate::plan::Direction;
 
 pub(super) fn check(runbooks: &Runbooks, service: &Service, problems: &mut Problems) {
@@ -21,7 +22,10 @@ pub(super) fn check(runbooks: &Runbooks, service: &Service, problems: &mut Probl
                     check_parameters(runbooks, service, task, template, problems);
                     check_stages(runbooks, service, task, template, direction, problems);
                 }
-                None if runbooks.incomplete => {}
+                None if runbooks.incomplete => {
+                    let (what, remedy) = super::unread(&format!("the template `{}`", name.value));
+                    problems.warning(name.at, what, remedy);
+                }
                 None => {
                     let known = runbooks.templates.iter().map(|other| other.name.value.as_str());
                     problems.error(
@@ -79,12 +83,16 @@ fn check_parameters(
             );
             continue;
         };
+        check_company(task, parameter, name, problems);
         let Some(kind) = parameter.kind else { continue };
         check_value(kind, &parameter.choices, node, &name.value, OUTER.to_vec(), problems);
         if kind == ArgumentKind::Condition
             && let Some(used) = lift::condition_use(node)
         {
             conditions::check_use(runbooks, Some(service), &used, problems);
+            if parameter.exact {
+                conditions::check_exact(runbooks, service, &used, name, problems);
+            }
         }
     }
     for parameter in template.parameters.iter().filter(|parameter| parameter.required) {
@@ -104,6 +112,51 @@ fn check_parameters(
     }
 }
 
+/// What a parameter makes no sense without.
+fn check_company(
+    task: &Task,
+    parameter: &Parameter,
+    name: &Placed<String>,
+    problems: &mut Problems,
+) {
+    let others = || parameter.together_with.iter().map(|other| other.value.as_str());
+    let is_given = |other: &str| task.with.iter().any(|(given, _)| given.value == other);
+    if others().next().is_some() && !others().any(is_given) {
+        let others: Vec<String> = others().map(|other| format!("`{other}`")).collect();
+        problems.error(
+            name.at,
+            format!("`{}` needs {} beside it", name.value, others.join(" or ")),
+            "add it under `with:`",
+        );
+    }
+}
+
+/// Says of every task that could not be put together with its template that what
+/// it does is not checked. Why not was noted by then; if it was not, this is an
+/// error by itself: no plan may be made of what nobody has looked at.
+pub(super) fn check_expansion(runbooks: &Runbooks, scopes: &[Scope<'_>], problems: &mut Problems) {
+    for scope in scopes {
+        for service in &scope.services {
+            for task in DIRECTIONS.iter().flat_map(|direction| service.tasks(*direction)) {
+                let expands = |dc| expand_task(runbooks, service, task, dc).is_some();
+                if expands(SYMBOLIC) && expands(scope.dc()) {
+                    continue;
+                }
+                let name = format!("{}.{}", service.name.value, task.name.value);
+                let what = format!(
+                    "`{name}` does not fit its template, so which knobs it changes and which \
+                     barriers it comes to is not checked"
+                );
+                let remedy = "repair the task and its template first";
+                match problems.has_errors() {
+                    true => problems.warning(task.name.at, what, remedy),
+                    false => problems.error(task.name.at, what, remedy),
+                }
+            }
+        }
+    }
+}
+
 /// What only shows when a task and its template are put together.
 fn check_stages(
     runbooks: &Runbooks,
@@ -113,7 +166,8 @@ fn check_stages(
     direction: Direction,
     problems: &mut Problems,
 ) {
-    let Some(stages) = expand(template, task, &service.name.value, "$dc") else { return };
+    // What cannot be expanded is said to be unchecked by `check_expansion`.
+    let Some(stages) = expand(template, task, &service.name.value, SYMBOLIC) else { return };
     if stages.is_empty() {
         problems.error(
             task.name.at,
@@ -148,6 +202,10 @@ fn check_stages(
             // One that the template names must be one of this service.
             Work::Await(used) | Work::Check(used) => {
                 conditions::check_use(runbooks, Some(service), used, problems);
+            }
+            Work::AwaitExactly(used) => {
+                conditions::check_use(runbooks, Some(service), used, problems);
+                conditions::check_bounded_above(runbooks, service, used, task, problems);
             }
             _ => {}
         }

@@ -4,7 +4,7 @@ use super::super::arguments::{self, parse};
 use super::super::expand::{done_of, position};
 use super::super::problem::{Placed, Problems};
 use super::super::shape::Kind;
-use super::super::spec::{Parameter, Stage, Target, Template};
+use super::super::spec::{Parameter, Stage, Target, Template, Timeout, Undo};
 use super::super::stages::{ArgumentKind, Input, StageShape};
 use super::super::tree::Node;
 use super::super::walk::Walk;
@@ -17,6 +17,43 @@ pub(super) fn check(template: &Template, problems: &mut Problems) {
     for parameter in &template.parameters {
         check_parameter(template, parameter, problems);
     }
+    check_stages(template, problems);
+    if let Some(undo) = &template.undo {
+        check_undo(template, undo, problems);
+        check_stages(&undo.template, problems);
+    }
+}
+
+/// What an undo names must be there.
+fn check_undo(template: &Template, undo: &Undo, problems: &mut Problems) {
+    if position(template, &undo.after.value).is_none() {
+        let stages = template.stages.iter().map(|stage| stage.name.value.as_str());
+        problems.error(
+            undo.after.at,
+            format!("there is no stage `{}`", undo.after.value),
+            did_you_mean(&undo.after.value, stages),
+        );
+    }
+    check_known(template, undo.needs.iter().chain(&undo.if_given), problems);
+}
+
+/// Parameters that are named must be there.
+fn check_known<'a>(
+    template: &Template,
+    names: impl Iterator<Item = &'a Placed<String>>,
+    problems: &mut Problems,
+) {
+    for name in names.filter(|name| template.parameter(&name.value).is_none()) {
+        let known: Vec<_> = template.parameters.iter().map(|own| own.name.value.as_str()).collect();
+        problems.error(
+            name.at,
+            format!("there is no parameter `{}`", name.value),
+            did_you_mean(&name.value, known),
+        );
+    }
+}
+
+fn check_stages(template: &Template, problems: &mut Problems) {
     for (at, stage) in template.stages.iter().enumerate() {
         check_inputs(template, stage, problems);
         check_targets(template, at, problems);
@@ -39,16 +76,22 @@ fn check_parameter(template: &Template, parameter: &Parameter, problems: &mut Pr
             format!("a parameter cannot be called `{}`", name.value),
             "accepted: letters, digits and `_`, but neither `dc` nor `service`",
         );
-        return;
-    }
-    if !template.stages.iter().any(|stage| uses(stage, &name.value)) {
+    } else if !is_used(template, &name.value) {
         problems.error(
             name.at,
             format!("no stage uses the parameter `{}`", name.value),
             format!("use it as `${}`, or drop it", name.value),
         );
     }
+    check_known(template, parameter.together_with.iter(), problems);
     let Some(kind) = parameter.kind else { return };
+    if parameter.exact && kind != ArgumentKind::Condition {
+        problems.error(
+            name.at,
+            format!("`{}` is exact, but is a {}", name.value, kind.name()),
+            "drop `exact`, or write `type: condition`",
+        );
+    }
     match (kind, parameter.choices_at) {
         (ArgumentKind::Choice, None) => problems.error(
             name.at,
@@ -98,6 +141,11 @@ pub(super) fn check_value(
     }
 }
 
+fn is_used(template: &Template, parameter: &str) -> bool {
+    let undo = template.undo.iter().flat_map(|undo| &undo.template.stages);
+    template.stages.iter().chain(undo).any(|stage| uses(stage, parameter))
+}
+
 /// Whether a stage names the parameter.
 fn uses(stage: &Stage, parameter: &str) -> bool {
     fn within(node: &Node, parameter: &str) -> bool {
@@ -108,7 +156,9 @@ fn uses(stage: &Stage, parameter: &str) -> bool {
         here || node.items().iter().any(|item| within(item, parameter))
             || node.entries().iter().any(|(_, value)| within(value, parameter))
     }
-    stage.with.iter().any(|(_, node)| within(node, parameter))
+    let is_timeout =
+        matches!(&stage.timeout, Some(Timeout::Parameter(own)) if own.value == parameter);
+    is_timeout || stage.with.iter().any(|(_, node)| within(node, parameter))
 }
 
 fn check_inputs(template: &Template, stage: &Stage, problems: &mut Problems) {
@@ -181,7 +231,29 @@ fn check_targets(template: &Template, at: usize, problems: &mut Problems) {
             );
         }
     }
-    if let (Some(late), None) = (&stage.late, stage.timeout) {
+    if let Some(retry) = &stage.retry
+        && position(template, &retry.value).is_none()
+    {
+        let stages = template.stages.iter().map(|stage| stage.name.value.as_str());
+        problems.error(
+            retry.at,
+            format!("there is no stage `{}`", retry.value),
+            did_you_mean(&retry.value, stages),
+        );
+    }
+    if let Some(Timeout::Parameter(name)) = &stage.timeout {
+        let durations = template.parameters.iter();
+        let durations = durations.filter(|own| own.kind == Some(ArgumentKind::Duration));
+        let durations: Vec<&str> = durations.map(|own| own.name.value.as_str()).collect();
+        if !durations.contains(&name.value.as_str()) {
+            problems.error(
+                name.at,
+                format!("there is no parameter `{}` of type duration", name.value),
+                did_you_mean(&name.value, durations),
+            );
+        }
+    }
+    if let (Some(late), None) = (&stage.late, &stage.timeout) {
         problems.error(
             late.at,
             format!("the stage `{}` is never late", stage.name.value),

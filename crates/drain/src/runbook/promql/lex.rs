@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::Fault;
+use crate::time::Millis;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Token<'a> {
@@ -14,18 +15,25 @@ pub(super) enum Token<'a> {
     Sign(&'a str),
 }
 
-impl fmt::Display for Token<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl<'a> Token<'a> {
+    /// As it is written.
+    pub(super) fn text(self) -> &'a str {
         let (Token::Word(text) | Token::Number(text) | Token::Text(text) | Token::Sign(text)) =
             self;
-        f.write_str(text)
+        text
+    }
+}
+
+impl fmt::Display for Token<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
     }
 }
 
 const TWO_LETTER_SIGNS: [&str; 6] = ["==", "!=", "<=", ">=", "=~", "!~"];
 const SIGNS: &str = "+-*/%^<>=(){}[],:@";
 
-/// Takes a query apart, with the octet each token begins at.
+/// Takes a query apart, with the byte each token begins at.
 pub(super) fn lex(query: &str) -> Result<Vec<(usize, Token<'_>)>, Fault> {
     let (mut tokens, mut at) = (Vec::new(), 0);
     while let Some(first) = query[at..].chars().next() {
@@ -114,28 +122,43 @@ fn text_length(rest: &str, quote: char) -> Option<usize> {
     None
 }
 
-pub(super) fn is_number(text: &str) -> bool {
-    let text = text.replace('_', "");
-    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
-        Some(digits) => !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_hexdigit()),
-        None => text.parse::<f64>().is_ok(),
+/// A number, or a duration as its seconds.
+pub(super) fn number(text: &str) -> Option<f64> {
+    let digits = text.replace('_', "");
+    match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
+        Some(digits) => u64::from_str_radix(digits, 16).ok().map(|number| number as f64),
+        None => digits.parse().ok().or_else(|| duration(text).map(Millis::as_secs_f64)),
     }
 }
 
+/// A duration, or a number of seconds.
+pub(super) fn millis(text: &str) -> Option<Millis> {
+    duration(text).or_else(|| number(text).map(|secs| Millis((secs * 1000.0) as u64)))
+}
+
 /// `1h30m`: units of PromQL, the largest first, each once.
-pub(super) fn is_duration(text: &str) -> bool {
-    const UNITS: [&str; 7] = ["y", "w", "d", "h", "m", "s", "ms"];
-    let (mut rest, mut next) = (text, 0);
+fn duration(text: &str) -> Option<Millis> {
+    const UNITS: [(&str, u64); 7] = [
+        ("y", 365 * 86_400_000),
+        ("w", 7 * 86_400_000),
+        ("d", 86_400_000),
+        ("h", 3_600_000),
+        ("m", 60_000),
+        ("s", 1000),
+        ("ms", 1),
+    ];
+    let (mut rest, mut next, mut total) = (text, 0, Millis::ZERO);
     while !rest.is_empty() {
         let unit_at = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        let behind = &rest[unit_at..];
+        let (digits, behind) = rest.split_at(unit_at);
         let unit_length = behind.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(behind.len());
-        let unit = UNITS.iter().position(|unit| *unit == &behind[..unit_length]);
-        match unit {
-            Some(unit) if unit_at > 0 && unit >= next => next = unit + 1,
-            _ => return false,
+        let unit = UNITS.iter().position(|(unit, _)| *unit == &behind[..unit_length])?;
+        if unit < next {
+            return None;
         }
-        rest = &behind[unit_length..];
+        let count: u64 = digits.parse().ok()?;
+        total = total + Millis(count.saturating_mul(UNITS[unit].1));
+        (rest, next) = (&behind[unit_length..], unit + 1);
     }
-    next > 0
+    (next > 0).then_some(total)
 }

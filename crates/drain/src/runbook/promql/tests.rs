@@ -35,8 +35,10 @@ fn queries_that_people_write_pass() {
         "a_function_of_the_future(up[5m])",
         "rate(a[5m:1m] offset 1h)",
         "clamp_max(x, 5) atan2 y",
+        "a and 1 + b",
+        "a unless -1 * b",
     ] {
-        assert!(check(query).is_ok(), "{query}: {:?}", check(query));
+        assert!(analyse(query).is_ok(), "{query}: {:?}", analyse(query));
     }
 }
 
@@ -71,16 +73,28 @@ fn what_is_wrong_is_found_where_it_is() {
         ("a and", 5, "the end of the query stands where a value should"),
         ("a + bool b", 2, "`bool` does not go with `+`"),
         ("a and 1", 2, "a number does not go with `and`"),
+        ("rate(x)[5m]", 0, "`rate` is of samples over a span"),
+        ("sum(x)[5m]", 6, "a span follows what is computed"),
+        ("(x) offset 5m", 4, "`offset` follows what is not a selector"),
+        ("sum(x) @ 5", 7, "`@` follows what is not a selector"),
+        ("abs(1)", 4, "argument 1 of `abs` is a number"),
+        ("vector(up)", 7, "argument 1 of `vector` is a vector"),
+        ("clamp_min(up)", 0, "`clamp_min` has 1 arguments"),
+        ("quantile(\"a\", up)", 9, "argument 1 of `quantile` is a text"),
+        ("up + on(a) 1", 3, "a number has no labels to be matched by `+`"),
         ("1 == 1", 2, "two numbers cannot be filtered by `==`"),
         ("sum by dc (up)", 7, "`dc` stands where `(` should"),
         ("sum by (1) (up)", 8, "`1` is not a label"),
     ] {
-        let fault = check(query).expect_err(query);
+        let fault = analyse(query).expect_err(query);
         assert_eq!(fault.offset, offset, "{query}: {fault:?}");
         assert!(fault.what.starts_with(what), "{query}: {fault:?}");
         assert!(!fault.remedy.is_empty());
     }
-    assert!(check(&"(".repeat(100_000)).is_err());
+    assert!(analyse(&"(".repeat(100_000)).is_err());
+    assert!(analyse(&"2 ^ ".repeat(100_000)).is_err());
+    assert!(analyse(&("a + ".repeat(10_000) + "a")).is_ok());
+    assert!(analyse(&("-".repeat(100_000) + "a")).is_ok());
 }
 
 #[test]
@@ -95,8 +109,139 @@ fn what_cannot_be_negative_is_known_only_where_it_is_certain() {
         ("1 + 2 * (3 - 4)", false),
         ("delta(x[5m])", false),
         ("temperature == bool 5", true),
+        ("2 - 1", true),
+        ("clamp_min(temperature, 0) + 1", true),
+        ("temperature > 0", true),
+        ("-a_total * -b_total", true),
     ] {
-        assert_eq!(check(query).map(|meaning| meaning.never_negative), Ok(expected), "{query}");
+        assert_eq!(analyse(query).map(|analysis| analysis.never_negative), Ok(expected), "{query}");
+    }
+}
+
+/// `text window`, with `past` and `optional` where they are so.
+fn selectors(query: &str) -> Vec<String> {
+    let analysis = analyse(query).unwrap_or_else(|fault| panic!("{query}: {fault}"));
+    let shown = |selector: &Selector| {
+        let mut shown = format!("{} {}", selector.text, selector.window.0 / 1000);
+        shown += if selector.past { " past" } else { "" };
+        shown + if selector.optional { " optional" } else { "" }
+    };
+    analysis.selectors.iter().map(shown).collect()
+}
+
+#[test]
+fn selectors_have_the_longest_window_their_samples_lie_in() {
+    for (query, expected) in [
+        ("up", vec!["up 0"]),
+        ("1 + time()", vec![]),
+        ("rate(a_total[5m])", vec!["a_total 300"]),
+        ("max_over_time(rate(a_total[5m])[1h:1m])", vec!["a_total 3900"]),
+        ("max_over_time(sum(a + rate(b[1m]))[1h30m:])", vec!["a 5400", "b 5460"]),
+        ("min_over_time(max_over_time(a[1h:])[1d:1h])", vec!["a 90000"]),
+        ("rate(a[300])", vec!["a 300"]),
+        (
+            "sum(rate(a{code=~\"5..\"}[5m])) / sum(rate(a{}[1m] ) + rate(a[10m]))",
+            vec!["a{code=~\"5..\"} 300", "a 600"],
+        ),
+        ("a{ x = \"1\" , y!='2', } - a{x=\"1\",y!='2'}", vec!["a{x=\"1\",y!='2'} 0"]),
+        (
+            "{__name__=\"a\"} * {\"a metric\", b=\"c\"}",
+            vec!["{__name__=\"a\"} 0", "{\"a metric\",b=\"c\"} 0"],
+        ),
+        // What is compared with is not what is judged.
+        ("a offset 1w", vec!["a 0 past"]),
+        ("rate(a[5m]) / rate(a[1h] offset 1w)", vec!["a 300"]),
+        ("rate(a[1h] offset 1w) / rate(a[5m])", vec!["a 300"]),
+        ("a offset -5m", vec!["a 0"]),
+        ("max_over_time((a offset 5m)[1h:] offset -5m)", vec!["a 3600"]),
+        ("a @ 1609746000 + b @ end()", vec!["a 0 past", "b 0 past"]),
+        ("max_over_time(rate(a[5m])[1h:] @ start())", vec!["a 3900 past"]),
+        ("absent(up) or a > b", vec!["up 0 optional", "a 0 optional", "b 0 optional"]),
+        ("a unless b + a", vec!["a 0", "b 0 optional"]),
+        ("a and absent_over_time(b[5m])", vec!["a 0", "b 300 optional"]),
+        ("label_replace(a, \"b\", \"c\", \"d\", \"e\")", vec!["a 0"]),
+        ("quantile_over_time(0.5, a[5m])", vec!["a 300"]),
+    ] {
+        assert_eq!(selectors(query), expected, "{query}");
+    }
+}
+
+#[test]
+fn a_selector_is_a_query_by_itself() {
+    for query in ["sum(rate(a{x=\"1\", y!~'[0-9]+',}[5m] offset 1h))", "{\"a b\", `c`=\"d\"}"] {
+        for selector in analyse(query).expect(query).selectors {
+            let timestamp = format!("timestamp({})", selector.text);
+            assert!(analyse(&timestamp).is_ok(), "{timestamp}");
+        }
+    }
+}
+
+#[test]
+fn divisions_by_what_may_be_zero_are_found() {
+    use WhenZero::*;
+    for (query, expected) in [
+        ("a / 100", vec![]),
+        ("a / (2 - 3)", vec![]),
+        ("a / (1 - 1)", vec![("(1 - 1)", NotANumber)]),
+        ("a / b", vec![("b", NotANumber)]),
+        ("a % b", vec![("b", NotANumber)]),
+        ("1 / b", vec![("b", Infinite)]),
+        ("1 % b", vec![("b", NotANumber)]),
+        ("sum(rate(a[5m])) / sum(rate(b[5m]))", vec![("sum(rate(b[5m]))", NotANumber)]),
+        ("a / b * 100 + c", vec![("b", NotANumber)]),
+        ("a / (b * 100 + c)", vec![("(b * 100 + c)", NotANumber)]),
+        ("a / b ^ 2 / c", vec![("b ^ 2", NotANumber), ("c", NotANumber)]),
+        ("a / -b", vec![("-b", NotANumber)]),
+        ("a / on(dc) group_left() b", vec![("b", NotANumber)]),
+        ("a / b offset 5m", vec![("b offset 5m", NotANumber)]),
+        ("rate(a[5m]) / rate(b[5m] offset 1w) - 1", vec![("rate(b[5m] offset 1w)", NotANumber)]),
+        // The denominator is never 0.
+        ("a / clamp_min(b, 0.001)", vec![("clamp_min(b, 0.001)", Value)]),
+        ("a / clamp_min(b, 0)", vec![("clamp_min(b, 0)", NotANumber)]),
+        ("a / clamp(b, 1, 5)", vec![("clamp(b, 1, 5)", Value)]),
+        ("a / clamp_max(b, 5)", vec![("clamp_max(b, 5)", NotANumber)]),
+        ("a / (b + 1)", vec![("(b + 1)", Value)]),
+        ("a / (sum(b) + 1e-9)", vec![("(sum(b) + 1e-9)", Value)]),
+        ("a / (b - 1)", vec![("(b - 1)", NotANumber)]),
+        ("a / (b - c + 1)", vec![("(b - c + 1)", NotANumber)]),
+        ("a / (delta(b[5m]) + 1)", vec![("(delta(b[5m]) + 1)", NotANumber)]),
+        ("a / b + 1", vec![("b", NotANumber)]),
+        ("a / count(b)", vec![("count(b)", Value)]),
+        ("a / sum(count(b) * 2)", vec![("sum(count(b) * 2)", Value)]),
+        ("a / (sum(b) or vector(1))", vec![("(sum(b) or vector(1))", NotANumber)]),
+        ("a / (sum(b) > 0 or vector(1))", vec![("(sum(b) > 0 or vector(1))", Value)]),
+        ("a / (b > bool 0)", vec![("(b > bool 0)", NotANumber)]),
+        ("a / exp(b)", vec![("exp(b)", Value)]),
+        ("a / floor(clamp_min(b, 0.5))", vec![("floor(clamp_min(b, 0.5))", NotANumber)]),
+        ("a / ceil(clamp_min(b, 0.5))", vec![("ceil(clamp_min(b, 0.5))", Value)]),
+        // Where it is 0, there is no element; that needs a value from elsewhere.
+        ("a / (b > 0)", vec![("(b > 0)", Nothing)]),
+        ("a / (0 < b)", vec![("(0 < b)", Nothing)]),
+        ("a / (b != 0)", vec![("(b != 0)", Nothing)]),
+        ("a / (b >= 0)", vec![("(b >= 0)", NotANumber)]),
+        ("a / sum(b > 0)", vec![("sum(b > 0)", Nothing)]),
+        ("a / (b > 0) or vector(0)", vec![("(b > 0)", Value)]),
+        ("sum(a / (b > 0)) or vector(0)", vec![("(b > 0)", Value)]),
+        ("vector(0) or a / (b > 0)", vec![("(b > 0)", Nothing)]),
+        // NaN is a value, unless a comparison drops it.
+        ("a / b or vector(0)", vec![("b", NotANumber)]),
+        ("a / b > 0", vec![("b", Nothing)]),
+        ("a / b >= 0 or vector(0)", vec![("b", Value)]),
+        ("a / b != 1 or vector(0)", vec![("b", NotANumber)]),
+        ("(a / b or vector(0)) > 0", vec![("b", Nothing)]),
+        ("a / b > bool 0 or vector(0)", vec![("b", NotANumber)]),
+    ] {
+        let analysis = analyse(query).unwrap_or_else(|fault| panic!("{query}: {fault}"));
+        let found: Vec<(&str, WhenZero)> = analysis
+            .divisions
+            .iter()
+            .map(|division| (division.denominator.as_str(), division.when_zero))
+            .collect();
+        assert_eq!(found, expected, "{query}");
+        for division in &analysis.divisions {
+            assert_eq!(&query[division.denominator_at.clone()], division.denominator);
+            assert!(matches!(&query[division.offset..][..1], "/" | "%"), "{query}");
+        }
     }
 }
 
@@ -104,7 +249,7 @@ proptest! {
     #[test]
     fn nothing_panics(text in ".{0,80}", query in "[a-z0-9(){}\\[\\],=~\"'+*/ :@.-]{0,60}") {
         for text in [text, query] {
-            if let Err(fault) = check(&text) {
+            if let Err(fault) = analyse(&text) {
                 prop_assert!(fault.offset <= text.len() && text.is_char_boundary(fault.offset));
             }
         }

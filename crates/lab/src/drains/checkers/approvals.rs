@@ -1,5 +1,6 @@
 //! Nobody goes on who asks people, before so many of them have approved: each
-//! counts once, and for this time only.
+//! counts once, and for this time only. Who they are is what the kernel says,
+//! whatever name is typed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,23 +8,30 @@ use std::sync::Arc;
 use drain::engine::{Command, Fact, Record, Trigger};
 use drain::{Outcome, Plan, StageKind, Time};
 
-use super::progress::{Progress, person};
+use super::progress::Progress;
 use super::{Checker, Event};
 
 #[derive(Debug)]
 pub struct Approvals {
     progress: Progress,
     /// Who approved the stage that each task is in.
-    by: Vec<BTreeSet<String>>,
+    by: Vec<BTreeSet<u32>>,
+    /// Who said the last thing that was said.
+    last: Option<u32>,
 }
 
 impl Approvals {
     pub fn new(plan: &Arc<Plan>) -> Self {
         let by = vec![BTreeSet::new(); plan.tasks.len()];
-        Approvals { progress: Progress::new(plan), by }
+        Approvals { progress: Progress::new(plan), by, last: None }
     }
 
     fn take(&mut self, record: &Record) -> Result<(), String> {
+        if let Fact::Commanded { by, .. } = &record.fact
+            && by.uid() != self.last
+        {
+            return Err(format!("{by} is recorded, and uid {:?} said it", self.last));
+        }
         match &record.fact {
             Fact::Left { task, outcome: Outcome::Done, .. }
                 if self.progress.task(*task).is_running =>
@@ -38,7 +46,7 @@ impl Approvals {
                 }
             }
             Fact::Commanded { by, command: Command::Approve { task }, .. } => {
-                self.by[task.index()].insert(person(by));
+                self.by[task.index()].extend(by.uid());
             }
             Fact::Entered { task, .. } | Fact::Moved { task, trigger: Trigger::Start } => {
                 self.by[task.index()].clear();
@@ -55,9 +63,14 @@ impl Checker for Approvals {
     }
 
     fn see(&mut self, _now: Time, event: &Event<'_>) -> Result<(), String> {
-        let Event::Recorded(record) = event else { return Ok(()) };
-        self.take(record)?;
-        self.progress.take(record);
+        match event {
+            Event::Said { uid } => self.last = Some(*uid),
+            Event::Recorded(record) => {
+                self.take(record)?;
+                self.progress.take(record);
+            }
+            _ => {}
+        }
         Ok(())
     }
 }

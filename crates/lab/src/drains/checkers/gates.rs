@@ -1,12 +1,14 @@
 //! No step past a breached gate, by what the run had been told: every condition
-//! that a step depends on was seen to hold, for long enough, lately, and since
-//! the step before. The same for what must hold before a task begins and ends,
-//! and for what its stages wait for and check.
+//! that a step depends on was seen to hold, for long enough, by samples that are
+//! fresh and were taken after the effect before. The same for what must hold
+//! before a task begins and ends, and for what its stages wait for and check.
 
 use std::sync::Arc;
 
 use drain::engine::{Effect, Fact, Trigger};
-use drain::{ConditionId, FRESH_FOR, NoData, Outcome, Plan, StageKind, TaskId, Time};
+use drain::{
+    ConditionId, Direction, Measurement, Millis, NoData, Outcome, Plan, StageKind, TaskId, Time,
+};
 
 use super::progress::Progress;
 use super::{Checker, Event};
@@ -20,7 +22,7 @@ pub struct Gates {
 /// What a run knows of a condition.
 #[derive(Clone, Copy, Debug, Default)]
 struct Told {
-    last: Option<(Time, Option<f64>)>,
+    last: Option<(Time, Option<Measurement>)>,
     holds_since: Option<Time>,
 }
 
@@ -30,17 +32,21 @@ impl Gates {
         Gates { progress: Progress::new(plan), told }
     }
 
-    fn tell(&mut self, now: Time, id: ConditionId, value: Option<f64>) {
+    fn tell(&mut self, asked: Time, id: ConditionId, found: Option<Measurement>) {
         let condition = self.progress.plan.condition(id);
         let told = &mut self.told[id.index()];
-        let holds = value.is_some_and(|value| condition.comparison.holds(value, condition.bound));
-        let is_gap = told.last.is_none_or(|(at, _)| now - at > FRESH_FOR);
-        told.last = Some((now, value));
-        told.holds_since = match (holds, told.holds_since) {
-            (true, Some(since)) if !is_gap => Some(since),
-            (true, _) => Some(now),
-            (false, _) => None,
+        let holding =
+            found.filter(|found| condition.comparison.holds(found.value, condition.bound));
+        let before = told.last.and_then(|(_, before)| before);
+        told.holds_since = match (holding, told.holds_since, before) {
+            (Some(found), Some(since), Some(before))
+                if found.to - before.to <= condition.max_age =>
+            {
+                Some(since)
+            }
+            (holding, ..) => holding.map(|found| found.to),
         };
+        told.last = Some((asked, found));
     }
 
     /// Why a condition does not let anybody pass.
@@ -50,15 +56,22 @@ impl Gates {
         }
         let (condition, told) = (self.progress.plan.condition(id), &self.told[id.index()]);
         let name = &condition.name;
-        let fresh = told.last.filter(|(at, _)| now - *at <= FRESH_FOR).and_then(|(_, value)| value);
+        let after = self.progress.judged_since(task);
+        let is_after = |time: Time| after.is_none_or(|after| time > after);
+        let asked = told.last.map(|(asked, _)| asked);
+        let fresh = told.last.and_then(|(_, found)| found);
+        let fresh = fresh.filter(|found| now - found.to <= condition.max_age);
         match (fresh, told.holds_since) {
-            (None, _) if condition.no_data == NoData::Pass => None,
+            (None, _) if condition.no_data == NoData::Pass && asked.is_none_or(is_after) => None,
             (None, _) => Some(format!("nobody knew {name}")),
-            (Some(value), None) => Some(format!("{name} was breached at {value}")),
-            (Some(_), Some(since)) if now - since < condition.hold_for => {
-                Some(format!("{name} held for {} only", now - since))
+            (Some(found), None) => Some(format!("{name} was breached at {}", found.value)),
+            (Some(found), _) if !is_after(found.from) => {
+                Some(format!("nobody has seen {name} since the effect before"))
             }
-            _ => None,
+            (Some(found), Some(since)) => {
+                let held = found.to - since.max(after.unwrap_or(since));
+                (held < condition.hold_for).then(|| format!("{name} held for {held} only"))
+            }
         }
     }
 
@@ -80,7 +93,8 @@ impl Gates {
     /// What a stage waits for holds when it is done; what it checks and did not
     /// find does not.
     fn check_left(&self, now: Time, task: TaskId, outcome: Outcome) -> Result<(), String> {
-        let stage = self.progress.stage(task).filter(|_| self.progress.task(task).is_running);
+        let own = self.progress.task(task);
+        let stage = self.progress.stage(task).filter(|_| own.is_running || own.is_undoing);
         match (stage, outcome) {
             (
                 Some(StageKind::Await { condition } | StageKind::Check { condition }),
@@ -107,7 +121,7 @@ impl Gates {
         let is_set = matches!((stage, what), (Some(StageKind::Set { knob: own, to }), Effect::Write { knob, value })
             if own == knob && to.value() == value && self.progress.task(task).is_running
                 && !self.progress.task(task).at.iter().any(|(at, is)| at == knob && is == value));
-        if !is_step && !is_set {
+        if (!is_step && !is_set) || self.progress.is_uninterruptible(task) {
             return Ok(());
         }
         if self.progress.is_paused(task) {
@@ -115,22 +129,15 @@ impl Gates {
         }
         let own = plan.task(task);
         let conditions = || own.health.iter().chain(&plan.health).copied();
-        self.check(now, task, "took a step", conditions())?;
-        let Some(stepped) = self.progress.task(task).stepped.filter(|_| is_step) else {
+        // A restore begins in spite of health that was bad before it, after a while.
+        let is_first = own.pace.patience > Millis::ZERO
+            && plan.direction == Direction::Restore
+            && is_step
+            && !self.progress.task(task).has_stepped;
+        if is_first && self.progress.task(task).breached_for(now) >= own.pace.patience {
             return Ok(());
-        };
-        let unseen = conditions().find(|id| {
-            let at = self.told[id.index()].last.map(|(at, _)| at);
-            !self.progress.is_overridden(task, *id) && at.is_none_or(|at| at <= stepped)
-        });
-        match unseen {
-            Some(id) => Err(format!(
-                "{} took a step, though nobody has looked at {} since the one before",
-                self.progress.name(task),
-                plan.condition(id).name
-            )),
-            None => Ok(()),
         }
+        self.check(now, task, "took a step", conditions())
     }
 }
 
@@ -139,9 +146,9 @@ impl Checker for Gates {
         "gates"
     }
 
-    fn see(&mut self, now: Time, event: &Event<'_>) -> Result<(), String> {
+    fn see(&mut self, _now: Time, event: &Event<'_>) -> Result<(), String> {
         match event {
-            Event::Told { condition, value } => self.tell(now, *condition, *value),
+            Event::Told { condition, asked, found } => self.tell(*asked, *condition, *found),
             Event::Resumed { .. } => self.told.fill(Told::default()),
             Event::Recorded(record) => {
                 let plan = self.progress.plan.clone();

@@ -6,6 +6,7 @@ mod approvals;
 mod barriers;
 mod budgets;
 mod ends;
+mod fences;
 mod gates;
 mod limits;
 mod once;
@@ -22,7 +23,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use drain::engine::{Effect, EffectId, Record, State};
-use drain::{ConditionId, KnobId, Plan, Time};
+use drain::{ConditionId, KnobId, Measurement, Plan, Time};
 
 use super::world::{World, Written};
 use crate::Violation;
@@ -34,8 +35,10 @@ pub enum Event<'e> {
     Recorded(&'e Record),
     /// Nothing is left to be decided for now.
     Rested { state: &'e State },
-    /// A run was told the value of a condition.
-    Told { condition: ConditionId, value: Option<f64> },
+    /// A run was told the value of a condition, and when that was taken.
+    Told { condition: ConditionId, asked: Time, found: Option<Measurement> },
+    /// A person says something: what the kernel knows of who it is.
+    Said { uid: u32 },
     /// A run was told how much of each datacenter others have drained.
     Fleet { drained: &'e [f64] },
     /// The run was taken up from its log; what it was told is forgotten.
@@ -61,10 +64,13 @@ pub trait Checker: fmt::Debug {
 pub struct Checkers(Vec<Box<dyn Checker>>);
 
 impl Checkers {
-    pub fn all(plan: &Arc<Plan>) -> Self {
+    /// `executed` is what is carried out: the plan, unless something is wrong
+    /// with it on purpose.
+    pub fn all(plan: &Arc<Plan>, executed: &Arc<Plan>) -> Self {
         Checkers(vec![
             Box::new(order::Order::new(plan)),
             Box::new(gates::Gates::new(plan)),
+            Box::new(fences::Fences::new(plan)),
             Box::new(limits::Limits::new(plan)),
             Box::new(budgets::Budgets::new(plan)),
             Box::new(waits::Waits::new(plan)),
@@ -74,7 +80,7 @@ impl Checkers {
             Box::new(said::Said::new(plan)),
             Box::new(recorded::Recorded::default()),
             Box::new(once::Once::default()),
-            Box::new(replay::Replay::new(plan)),
+            Box::new(replay::Replay::new(executed)),
             Box::new(stated::Stated::new(plan)),
             Box::new(ends::Ends::new(plan)),
         ])

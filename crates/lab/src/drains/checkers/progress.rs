@@ -3,8 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use drain::engine::{Abort, Command, Effect, EffectId, Ended, Fact, Mode, Record, Trigger};
-use drain::{ConditionId, KnobId, Outcome, Plan, StageId, StageKind, TaskId, Time, Value};
+use drain::engine::{
+    Abort, Actor, Command, Effect, EffectId, Ended, Fact, Hold, Mode, Record, Trigger,
+};
+use drain::{
+    ConditionId, Exit, KnobId, Millis, Next, Outcome, Plan, StageId, StageKind, TaskId, Time,
+    UndoBy, Value,
+};
 
 /// A reader of a log.
 #[derive(Clone, Debug)]
@@ -12,7 +17,8 @@ pub struct Progress {
     pub plan: Arc<Plan>,
     pub mode: Mode,
     pub abort: Option<Abort>,
-    pub waived_by: BTreeSet<String>,
+    /// Uids.
+    pub waived_by: BTreeSet<u32>,
     /// Set aside for all tasks.
     pub overridden: BTreeSet<ConditionId>,
     pub is_paused: bool,
@@ -31,15 +37,34 @@ pub struct Traced {
     /// On the way back.
     pub is_reverting: bool,
     pub stage: Option<StageId>,
-    /// The stage that last ended otherwise than well.
+    /// On the way back, in the stages that its template undoes it with.
+    pub is_undoing: bool,
+    /// Whether it began what these undo.
+    needs_undo: bool,
+    /// On the way back, or at its end without having come there.
+    is_back: bool,
+    /// Where it begins when it is tried again.
     pub stumbled: Option<StageId>,
     pub entered: Time,
     pub is_paused: bool,
     pub overridden: BTreeSet<ConditionId>,
     /// Where its knobs are known to be.
     pub at: Vec<(KnobId, Value)>,
-    /// When the last step of the stage it is in was confirmed.
-    pub stepped: Option<Time>,
+    /// Where its knobs were found first.
+    origins: Vec<(KnobId, Value)>,
+    /// When the last effect was confirmed that changed something.
+    effect_at: Option<Time>,
+    /// Whether the shift that it is in has taken a step.
+    pub has_stepped: bool,
+    /// Since when bad health holds it.
+    breached: Option<Time>,
+}
+
+impl Traced {
+    /// How long bad health holds it.
+    pub fn breached_for(&self, now: Time) -> Millis {
+        self.breached.map_or(Millis::ZERO, |since| now - since)
+    }
 }
 
 impl Progress {
@@ -77,6 +102,19 @@ impl Progress {
         self.is_paused || self.task(task).is_paused
     }
 
+    /// Whether a task is between a fence and what lifts it.
+    pub fn is_uninterruptible(&self, task: TaskId) -> bool {
+        let stage = self.task(task).stage.filter(|_| self.task(task).is_running);
+        stage.is_some_and(|at| !self.plan.task(task).stages[at.index()].is_interruptible)
+    }
+
+    /// The last effect that conditions of a task are to judge.
+    pub fn judged_since(&self, task: TaskId) -> Option<Time> {
+        let parents = self.plan.task(task).parents();
+        let of_parents = parents.filter_map(|parent| self.task(parent).effect_at).max();
+        of_parents.max(self.task(task).effect_at)
+    }
+
     /// Whether a write brings the shift that a task is in nearer to its end.
     pub fn is_step(&self, task: TaskId, knob: KnobId, value: &Value) -> bool {
         let Some(StageKind::Shift { knob: own, to }) = self.stage(task) else { return false };
@@ -97,13 +135,44 @@ impl Progress {
             }
             Fact::Entered { task, stage } => {
                 let own = &mut self.tasks[task.index()];
-                (own.stage, own.entered, own.stepped) = (Some(*stage), record.at, None);
+                (own.stage, own.entered) = (Some(*stage), record.at);
+                own.has_stepped = false;
             }
-            Fact::Left { task, stage, outcome: Outcome::Failed | Outcome::Late } => {
-                self.tasks[task.index()].stumbled = Some(*stage);
+            Fact::Held { task, why } => {
+                let own = &mut self.tasks[task.index()];
+                own.breached = match why {
+                    Hold::Breach { .. } => own.breached.or(Some(record.at)),
+                    _ => None,
+                };
             }
-            Fact::Found { task, knob, value } => self.place(*task, *knob, value.clone()),
+            Fact::Left { task, stage, outcome } => {
+                let of_plan = &self.plan.task(*task).stages[stage.index()];
+                let own = &mut self.tasks[task.index()];
+                if *outcome != Outcome::Done {
+                    own.stumbled = Some(of_plan.retry);
+                }
+                if own.is_undoing && of_plan.next(*outcome) == Next::Exit(Exit::Done) {
+                    (own.is_undoing, own.needs_undo) = (false, false);
+                }
+            }
+            Fact::Found { task, knob, value } => {
+                let undone = self.plan.task(*task).undone_knob() == Some(*knob);
+                let own = &mut self.tasks[task.index()];
+                if !own.origins.iter().any(|(known, _)| known == knob) {
+                    own.origins.push((*knob, value.clone()));
+                }
+                let is_back = |(known, at): &(KnobId, Value)| known == knob && at.is_met_by(value);
+                if own.is_undoing && undone && own.origins.iter().any(is_back) {
+                    (own.is_undoing, own.needs_undo) = (false, false);
+                }
+                self.place(*task, *knob, value.clone());
+            }
             Fact::Issued { effect, task, what } => {
+                let undo = self.plan.task(*task).undo.as_ref();
+                let own = &mut self.tasks[task.index()];
+                own.needs_undo |= own.is_running
+                    && !matches!(what, Effect::Say(_))
+                    && undo.is_some_and(|undo| Some(undo.after) == own.stage);
                 self.in_flight.push((*effect, *task, what.clone()));
             }
             Fact::Ended { effect, result } => {
@@ -111,13 +180,26 @@ impl Progress {
                     return;
                 };
                 let (_, task, what) = self.in_flight.remove(at);
-                if let (Effect::Write { knob, value }, Ended::Done { .. }) = (what, result) {
+                let Ended::Done { .. } = result else { return };
+                let governs = |knob: KnobId| {
+                    let mut stages = self.plan.task(task).stages.iter();
+                    stages.any(|stage| matches!(stage.kind, StageKind::Govern { knob: own, .. } if own == knob))
+                };
+                let is_change = match &what {
+                    Effect::Write { knob, .. } => !governs(*knob),
+                    Effect::Act(_) => true,
+                    Effect::Say(_) => false,
+                };
+                if is_change {
+                    self.tasks[task.index()].effect_at = Some(record.at);
+                }
+                if let Effect::Write { knob, value } = what {
                     self.place(task, knob, value);
                     // What puts another knob back is no step of this one.
-                    if matches!(self.stage(task), Some(StageKind::Shift { knob: own, .. }) if *own == knob)
-                    {
-                        self.tasks[task.index()].stepped = Some(record.at);
-                    }
+                    let stage = self.stage(task);
+                    let is_own =
+                        matches!(stage, Some(StageKind::Shift { knob: own, .. }) if *own == knob);
+                    self.tasks[task.index()].has_stepped |= is_own;
                 }
             }
             Fact::Commanded { by, command, .. } => self.take_command(by, command),
@@ -136,16 +218,28 @@ impl Progress {
         own.is_complete = matches!(trigger, Trigger::Settle | Trigger::Skip);
         own.is_running = matches!(trigger, Trigger::Start);
         own.is_reverting = matches!(trigger, Trigger::Revert);
+        let undo = self.plan.task(task).undo.as_ref().map(|undo| &undo.how);
+        own.is_undoing = false;
+        let goes_back = trigger == Trigger::Revert || (trigger == Trigger::Retry && own.is_back);
+        own.is_back = goes_back || (own.is_back && trigger == Trigger::RevertFailed);
+        if let Some(UndoBy::Stages { first }) = undo
+            && goes_back
+            && own.needs_undo
+        {
+            (own.stage, own.is_undoing) = (Some(*first), true);
+        }
         // Where it begins when it begins next: a crash may keep that from being said.
         match trigger {
             Trigger::Start => own.stage = own.stage.or(Some(StageId(0))),
             Trigger::StagesFailed => own.stage = own.stumbled.take().or(own.stage),
-            Trigger::RevertDone => (own.stage, own.stumbled) = (None, None),
+            Trigger::RevertDone => {
+                (own.stage, own.stumbled, own.needs_undo) = (None, None, false);
+            }
             _ => {}
         }
     }
 
-    fn take_command(&mut self, by: &str, command: &Command) {
+    fn take_command(&mut self, by: &Actor, command: &Command) {
         match command {
             Command::Pause { task: None } => self.is_paused = true,
             Command::Resume { task: None } => self.is_paused = false,
@@ -159,7 +253,7 @@ impl Progress {
             }
             Command::SetMode { mode } => self.mode = *mode,
             Command::WaiveLimits => {
-                self.waived_by.insert(person(by));
+                self.waived_by.extend(by.uid());
             }
             Command::Abort { how } => {
                 self.abort = Some(*how);
@@ -171,9 +265,4 @@ impl Progress {
             _ => {}
         }
     }
-}
-
-/// Who somebody is, however the name is written.
-pub fn person(by: &str) -> String {
-    by.split_whitespace().collect::<String>().to_lowercase()
 }

@@ -47,7 +47,9 @@ impl Stated {
                 self.origins.entry(*knob).or_insert_with(|| value.clone());
             }
             Fact::Issued { task, what, .. }
-                if self.progress.abort == Some(Abort::Hold) && !self.keeps(*task, what) =>
+                if self.progress.abort == Some(Abort::Hold)
+                    && !self.keeps(*task, what)
+                    && !self.progress.is_uninterruptible(*task) =>
             {
                 return Err(format!(
                     "the run was aborted to hold, and {} begins {what:?}",

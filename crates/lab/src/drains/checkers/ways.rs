@@ -24,7 +24,9 @@ impl Ways {
 
     fn take(&mut self, record: &Record) -> Result<(), String> {
         match &record.fact {
-            Fact::Left { task, stage, outcome } if self.progress.task(*task).is_running => {
+            Fact::Left { task, stage, outcome }
+                if self.progress.task(*task).is_running || self.progress.task(*task).is_undoing =>
+            {
                 self.leave(record.at, *task, *stage, *outcome)?;
             }
             Fact::Entered { task, stage } => self.enter(*task, *stage)?,

@@ -8,13 +8,15 @@ mod trouble;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use drain::engine::{Effect, EffectId, Ended, Event as Happening, Fact, Mode, Record, Run, State};
-use drain::{ConditionId, KnobId, Millis, Plan, Source, TaskId, Time, Value};
+use drain::engine::{
+    Actor, Effect, EffectId, Ended, Event as Happening, Fact, Mode, Record, Run, State,
+};
+use drain::{ConditionId, KnobId, Measurement, Millis, Plan, Source, TaskId, Time, Value};
 
 use super::checkers::{Checkers, Event};
 use super::faults::{Crashes, Fate, Fault, Faults, Lie, Moment};
 use super::sabotage::Sabotage;
-use super::world::{Dial, Gauge, World};
+use super::world::{Dial, Gauge, Scraped, World};
 use crate::Violation;
 use crate::chance::Chance;
 use crate::queue::Queue;
@@ -65,6 +67,8 @@ pub struct Driver {
     executed: Arc<Plan>,
     dials: Vec<Dial>,
     sources: Vec<Measured>,
+    /// What is scraped for queries that are more than a name of the world.
+    scraped: Scraped,
     /// Which run of its world this is.
     number: u64,
     /// What it is begun as, and again if not even that was written.
@@ -78,6 +82,8 @@ pub struct Driver {
     /// How far the clock of the run is off.
     skew: i64,
     lies: BTreeMap<ConditionId, (Lie, Time)>,
+    /// The last sample of each condition.
+    samples: Vec<Option<Measurement>>,
     /// Knobs that cannot be turned, whether that is refused, and until when.
     broken: BTreeMap<KnobId, (bool, Time)>,
     /// How much of each datacenter other runs have drained.
@@ -97,6 +103,8 @@ pub struct Driver {
 #[derive(Clone, Debug)]
 enum Measured {
     Gauge(Gauge),
+    /// Which of the queries that are evaluated.
+    Query(usize),
     Dial(Dial),
 }
 
@@ -129,13 +137,14 @@ pub struct Setting {
 impl Driver {
     /// Begins a run. Fails if the plan names what the world does not have.
     pub fn open(world: World, plan: &Arc<Plan>, setting: Setting) -> Result<Self, Vec<String>> {
-        let (dials, sources) = bind(&world, plan)?;
+        let (dials, sources, scraped) = bind(&world, plan)?;
         let executed = match setting.sabotage {
             Some(sabotage) => Arc::new(sabotage.alter(plan)),
             None => plan.clone(),
         };
         let now = world.now();
-        let (run, records) = Run::open(executed.clone(), "lab", "a simulation", setting.mode, now);
+        let (run, records) =
+            Run::open(executed.clone(), Actor::automatic("lab"), "a simulation", setting.mode, now);
         let mut driver = Driver {
             world,
             log: Vec::new(),
@@ -145,6 +154,7 @@ impl Driver {
             executed,
             dials,
             sources,
+            scraped,
             number: setting.number,
             mode: setting.mode,
             run: Some(run),
@@ -153,6 +163,7 @@ impl Driver {
             now,
             skew: 0,
             lies: BTreeMap::new(),
+            samples: vec![None; plan.conditions.len()],
             broken: BTreeMap::new(),
             fleet: vec![0.0; plan.datacenters.len()],
             feigned: BTreeMap::new(),
@@ -262,6 +273,7 @@ impl Driver {
     fn happen(&mut self, item: Item) {
         match item {
             Item::Scrape => {
+                self.scrape();
                 self.observe();
                 self.add(self.world.site.scrape, Item::Scrape);
             }
@@ -322,19 +334,57 @@ impl Driver {
     }
 
     fn observe_one(&mut self, condition: ConditionId) {
-        let value = self.measure(condition);
+        let (asked, is_frozen) = (self.clock(), self.is_frozen(condition));
+        let found = match is_frozen {
+            true => self.samples[condition.index()],
+            false => self.measure(condition).map(|value| {
+                let from = Time(asked.0.saturating_sub(self.window(condition).0));
+                Measurement { value, from, to: asked }
+            }),
+        };
+        self.samples[condition.index()] = found;
         if self.run.is_some() {
-            self.see(&Event::Told { condition, value });
-            self.tell(Happening::Observed { condition, value });
+            self.see(&Event::Told { condition, asked, found });
+            let found = match self.sabotage {
+                // As if the time of the answer were that of the sample.
+                Some(Sabotage::TimeOfAnswer) => {
+                    found.map(|found| Measurement::at(asked, found.value))
+                }
+                _ => found,
+            };
+            self.tell(Happening::Observed { condition, asked, found });
         }
+    }
+
+    /// Whether the exporter is dead, and the last sample is given again.
+    fn is_frozen(&self, condition: ConditionId) -> bool {
+        let lie = self.lies.get(&condition).filter(|(_, until)| self.now < *until);
+        matches!(lie, Some((Lie::Frozen, _)))
+    }
+
+    /// How far back the data of a condition reaches.
+    fn window(&self, condition: ConditionId) -> Millis {
+        match &self.sources[condition.index()] {
+            Measured::Query(at) => self.scraped.window(*at),
+            Measured::Gauge(_) | Measured::Dial(_) => Millis::ZERO,
+        }
+    }
+
+    /// Takes samples, each off by as much as the world's metrics may be.
+    fn scrape(&mut self) {
+        let (noise, chance) = (self.world.site.noise, &mut self.chance);
+        self.scraped.scrape(&self.world, self.now, || off(noise, chance));
     }
 
     fn measure(&mut self, condition: ConditionId) -> Option<f64> {
         let value = match &self.sources[condition.index()] {
             Measured::Gauge(gauge) => {
-                let off =
-                    self.world.site.noise * (self.chance.among(0..2001) as f64 / 1000.0 - 1.0);
+                let off = off(self.world.site.noise, &mut self.chance);
                 self.world.measure(gauge) * (1.0 + off)
+            }
+            Measured::Query(at) => {
+                let judged = self.plan.condition(condition);
+                self.scraped.measure(*at, judged.comparison, judged.bound, self.now)?
             }
             Measured::Dial(dial) => self.world.read(dial).number()?,
         };
@@ -343,6 +393,8 @@ impl Driver {
                 Lie::Stuck(at) => Some(*at),
                 Lie::Wrong(by) => Some(value * by),
                 Lie::Missing => None,
+                // Nobody asks the world then.
+                Lie::Frozen => Some(value),
             },
             _ => Some(value),
         }
@@ -442,8 +494,13 @@ impl Driver {
         }
         // Not even its beginning was written.
         if self.log.is_empty() {
-            let (run, records) =
-                Run::open(self.executed.clone(), "lab", "again", self.mode, self.clock());
+            let (run, records) = Run::open(
+                self.executed.clone(),
+                Actor::automatic("lab"),
+                "again",
+                self.mode,
+                self.clock(),
+            );
             self.run = Some(run);
             return self.take(records);
         }
@@ -485,12 +542,18 @@ fn issued(record: &Record) -> Option<(EffectId, Effect)> {
     }
 }
 
-type Bound = (Vec<Dial>, Vec<Measured>);
+/// By how much a metric is off, as a share of it.
+fn off(noise: f64, chance: &mut Chance) -> f64 {
+    noise * (chance.among(0..2001) as f64 / 1000.0 - 1.0)
+}
+
+type Bound = (Vec<Dial>, Vec<Measured>, Scraped);
 
 /// Finds everything that a plan names in a world; all that is missing is
 /// reported.
 fn bind(world: &World, plan: &Plan) -> Result<Bound, Vec<String>> {
     let (mut dials, mut sources, mut missing) = (Vec::new(), Vec::new(), Vec::new());
+    let mut queries = Vec::new();
     for knob in &plan.knobs {
         match world.dial(knob) {
             Ok(dial) => dials.push(dial),
@@ -499,7 +562,13 @@ fn bind(world: &World, plan: &Plan) -> Result<Bound, Vec<String>> {
     }
     for condition in &plan.conditions {
         let source = match &condition.source {
-            Source::Query(query) => world.gauge(query).map(Measured::Gauge),
+            Source::Query(query) => Ok(match world.gauge(query) {
+                Ok(gauge) => Measured::Gauge(gauge),
+                Err(_) => {
+                    queries.push(query.as_str());
+                    Measured::Query(queries.len() - 1)
+                }
+            }),
             Source::Gauge(knob) => world.dial(plan.knob(*knob)).map(Measured::Dial),
         };
         match source {
@@ -507,5 +576,12 @@ fn bind(world: &World, plan: &Plan) -> Result<Bound, Vec<String>> {
             Err(why) => missing.push(format!("condition {}: {why}", condition.name)),
         }
     }
-    if missing.is_empty() { Ok((dials, sources)) } else { Err(missing) }
+    let scraped = match Scraped::open(world, &queries) {
+        Ok(scraped) => Some(scraped),
+        Err(wrong) => {
+            missing.extend(wrong);
+            None
+        }
+    };
+    scraped.filter(|_| missing.is_empty()).map(|scraped| (dials, sources, scraped)).ok_or(missing)
 }

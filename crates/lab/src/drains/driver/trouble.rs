@@ -7,7 +7,7 @@ use drain::{KnobId, Millis, StageKind, TaskId};
 
 use super::Driver;
 use crate::drains::checkers::Event;
-use crate::drains::faults::{Fault, Manner};
+use crate::drains::faults::{ANN, BOB, Fault, Manner, Person};
 use crate::drains::sabotage::Sabotage;
 use crate::drains::world::Dial;
 
@@ -72,10 +72,18 @@ impl Driver {
         }
     }
 
-    pub(super) fn say(&mut self, by: &str, command: Command) {
+    pub(super) fn say(&mut self, by: Person, command: Command) {
         if self.run.is_some() {
             self.tally.obeyed += 1;
-            let (by, reason) = (by.to_owned(), "a simulation".to_owned());
+            self.see(&Event::Said { uid: by.uid });
+            let by = match self.sabotage {
+                // The name decides who it is.
+                Some(Sabotage::TypedNames) => {
+                    Person { uid: u32::from(by.typed.as_bytes()[0]), ..by }
+                }
+                _ => by,
+            };
+            let (by, reason) = (by.actor(), "a simulation".to_owned());
             self.tell(Happening::Said { by, reason, command });
         }
     }
@@ -88,11 +96,11 @@ impl Driver {
         self.announce(vec![0.0; self.plan.datacenters.len()]);
         let state = self.state();
         if state.paused {
-            self.say("ann", Command::Resume { task: None });
+            self.say(ANN, Command::Resume { task: None });
         }
         for task in self.plan.task_ids() {
-            let has_approved = |by: &str| state.task(task).approved_by.iter().any(|own| own == by);
-            let by = if has_approved("ann") { "bob" } else { "ann" };
+            let has_approved = !state.task(task).approved_by.is_empty();
+            let by = if has_approved { BOB } else { ANN };
             if let Some(command) = self.wants(&state, task) {
                 if let Command::Retry { task } = command {
                     *self.retried.entry(task).or_default() += 1;

@@ -68,13 +68,29 @@ impl World {
 
     /// Requests of a service a second, and how many of them fail.
     pub(super) fn requests(&self, service: usize) -> (f64, f64) {
-        let is_sticky = self.site.services[service].sessions.is_some();
-        let each = if is_sticky { SESSION_REQUESTS } else { 1.0 };
-        let homeless = self.homeless[service] * each;
-        self.flows[service].iter().fold((homeless, homeless), |(all, failed), flow| {
-            let requests = flow.traffic * each;
-            (all + requests, failed + requests * flow.errors)
+        let homeless = self.requests_nowhere(service);
+        (0..self.flows[service].len()).fold((homeless, homeless), |(all, failed), place| {
+            let (requests, of_them) = self.requests_at(service, place);
+            (all + requests, failed + of_them)
         })
+    }
+
+    /// The same in one datacenter.
+    pub(super) fn requests_at(&self, service: usize, place: usize) -> (f64, f64) {
+        let flow = &self.flows[service][place];
+        let requests = flow.traffic * self.requests_each(service);
+        (requests, requests * flow.errors)
+    }
+
+    /// Requests a second that no datacenter takes: all of them fail.
+    pub(super) fn requests_nowhere(&self, service: usize) -> f64 {
+        self.homeless[service] * self.requests_each(service)
+    }
+
+    /// Of a unit of traffic: of a request, or of a session.
+    fn requests_each(&self, service: usize) -> f64 {
+        let is_sticky = self.site.services[service].sessions.is_some();
+        if is_sticky { SESSION_REQUESTS } else { 1.0 }
     }
 }
 

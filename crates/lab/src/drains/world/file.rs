@@ -8,7 +8,8 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer};
 use serde_saphyr::{Location, Spanned};
 
-use super::site::{Cache, Link, Place, Service, Sessions, Site, Store};
+use super::series::{Measure, Metric};
+use super::site::{Cache, KnobName, KnobOf, Link, Place, Service, Sessions, Site, Store};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -29,6 +30,18 @@ struct WorldFile {
     stores: BTreeMap<String, Spanned<StoreFile>>,
     #[serde(default)]
     links: BTreeMap<String, LinkFile>,
+    #[serde(default)]
+    knobs: BTreeMap<String, Spanned<String>>,
+    #[serde(default)]
+    metrics: BTreeMap<String, Spanned<MetricFile>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MetricFile {
+    of: String,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -291,6 +304,10 @@ fn describe(error: &serde_saphyr::Error) -> String {
     }
 }
 
+fn has_variable(text: &str, name: &str) -> bool {
+    text.contains(&format!("${name}"))
+}
+
 /// Makes a site of a file; everything that is wrong is collected.
 struct Reading<'f> {
     file: &'f str,
@@ -319,6 +336,74 @@ impl Reading<'_> {
             services: world.services.iter().map(|(name, own)| self.service(name, own)).collect(),
             stores: world.stores.iter().map(|(name, own)| self.store(name, own)).collect(),
             links: links.collect(),
+            knobs: world.knobs.iter().filter_map(|(name, of)| self.knob(name, of)).collect(),
+            metrics: world
+                .metrics
+                .iter()
+                .filter_map(|(name, own)| self.metric(name, own))
+                .collect(),
+        }
+    }
+
+    fn knob(&mut self, pattern: &str, of: &Spanned<String>) -> Option<KnobName> {
+        let (at, path) = (of.referenced, format!("knobs.{pattern}"));
+        let of = self.one_of(&path, &of.value, at, &KnobOf::NAMES)?;
+        let pattern = pattern.to_owned();
+        self.check_variables(&path, at, &[&pattern], &[of.owner(), "dc"], &[]);
+        if !pattern.contains(':') {
+            self.problem(at, format!("{path} has no driver; accepted: `driver:name`"));
+        }
+        Some(KnobName { pattern, of })
+    }
+
+    fn metric(&mut self, name: &str, own: &Spanned<MetricFile>) -> Option<Metric> {
+        let (at, path, own) = (own.referenced, format!("metrics.{name}"), &own.value);
+        let of = self.one_of(&format!("{path}.of"), &own.of, at, &Measure::NAMES)?;
+        let texts: Vec<&String> = own.labels.values().collect();
+        let (must, may) = of.variables();
+        self.check_variables(&format!("{path}.labels"), at, &texts, must, may);
+        let labels = own.labels.iter().map(|(label, value)| (label.clone(), value.clone()));
+        Some(Metric { name: name.to_owned(), of, labels: labels.collect() })
+    }
+
+    fn one_of<T: Copy>(
+        &mut self,
+        path: &str,
+        name: &str,
+        at: Location,
+        known: &[(&str, T)],
+    ) -> Option<T> {
+        let found = known.iter().find(|(own, _)| *own == name).map(|(_, of)| *of);
+        if found.is_none() {
+            let names: Vec<&str> = known.iter().map(|(own, _)| *own).collect();
+            self.problem(at, format!("{path} is `{name}`; accepted: {}", names.join(", ")));
+        }
+        found
+    }
+
+    /// Whether texts have the variables that they must, and no others.
+    fn check_variables(
+        &mut self,
+        path: &str,
+        at: Location,
+        texts: &[&String],
+        must: &[&str],
+        may: &[&str],
+    ) {
+        for name in must.iter().filter(|name| !texts.iter().any(|text| has_variable(text, name))) {
+            self.problem(at, format!("{path} lacks `${name}`; accepted: texts with `${name}`"));
+        }
+        for text in texts {
+            for found in text.split('$').skip(1) {
+                let name = found.split(|letter: char| !letter.is_ascii_lowercase()).next();
+                let name = name.unwrap_or_default();
+                if !must.contains(&name) && !may.contains(&name) {
+                    let known: Vec<String> =
+                        must.iter().chain(may).map(|name| format!("`${name}`")).collect();
+                    let known = known.join(", ");
+                    self.problem(at, format!("{path} has no `${name}`; accepted: {known}"));
+                }
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use drain::engine::EffectId;
 use drain::{Act, Knob, Value};
 
-use super::World;
+use super::{KnobOf, World};
 
 /// A knob of a world. The numbers are places in [`Site`](super::Site): of a
 /// service or store, and of a datacenter.
@@ -13,6 +13,8 @@ pub enum Dial {
     Weight(usize, usize),
     /// `sessions:service/dc`: the share of its sessions that may stay.
     Sessions(usize, usize),
+    /// `count:service/dc`: how many sessions there are; read only.
+    Count(usize, usize),
     /// `job:service/dc`: `running` or `stopped`.
     Job(usize, usize),
     /// `replication:store/dc`: 1 or `on`, 0 or `off`.
@@ -43,7 +45,7 @@ pub enum Written {
     Refused(String),
 }
 
-const KINDS: &str = "weight:, sessions:, job:, replication:, rate:, primary:, config:";
+const KINDS: &str = "weight:, sessions:, count:, job:, replication:, rate:, primary:, config:";
 
 impl World {
     /// The dial that a plan calls so.
@@ -51,7 +53,14 @@ impl World {
         if knob.driver == "config" {
             return Ok(Dial::Setting(knob.name.clone()));
         }
+        let renamed = self.renamed(knob);
+        let knob = renamed.as_ref().unwrap_or(knob);
         let unknown = |what: &str| format!("{knob}: {what}");
+        if !KnobOf::NAMES.iter().any(|(name, _)| *name == knob.driver) {
+            let own = self.site.knobs.iter().map(|name| format!(", {}", name.pattern));
+            let accepted = format!("{KINDS}{}", own.collect::<String>());
+            return Err(unknown(&format!("no such kind of knob; accepted: {accepted}")));
+        }
         let (owner, place) = knob
             .name
             .split_once('/')
@@ -71,12 +80,35 @@ impl World {
         Ok(match knob.driver.as_str() {
             "weight" => Dial::Weight(service()?, place),
             "sessions" => Dial::Sessions(service()?, place),
+            "count" => Dial::Count(service()?, place),
             "job" => Dial::Job(service()?, place),
             "replication" => Dial::Replication(store()?, place),
             "rate" => Dial::Rate(store()?, place),
-            "primary" => Dial::Primary(store()?, place),
-            _ => return Err(unknown(&format!("no such kind of knob; accepted: {KINDS}"))),
+            _ => Dial::Primary(store()?, place),
         })
+    }
+
+    /// The world's own name of a knob that production calls so.
+    fn renamed(&self, knob: &Knob) -> Option<Knob> {
+        let text = knob.to_string();
+        for name in &self.site.knobs {
+            let owners: Vec<&str> = match name.of.owner() {
+                "store" => self.site.stores.iter().map(|own| own.name.as_str()).collect(),
+                _ => self.site.services.iter().map(|own| own.name.as_str()).collect(),
+            };
+            for owner in owners {
+                for place in &self.site.datacenters {
+                    let variable = format!("${}", name.of.owner());
+                    let filled = name.pattern.replace(&variable, owner).replace("$dc", &place.name);
+                    if filled == text {
+                        let kind = KnobOf::NAMES.iter().find(|(_, of)| *of == name.of)?.0;
+                        let own = format!("{owner}/{}", place.name);
+                        return Some(Knob { driver: kind.to_owned(), name: own });
+                    }
+                }
+            }
+        }
+        None
     }
 
     /// Where a knob stands.
@@ -85,6 +117,9 @@ impl World {
         match dial {
             Dial::Weight(service, place) => Value::Number(self.flows[*service][*place].weight.to),
             Dial::Sessions(service, place) => Value::Number(self.flows[*service][*place].allowance),
+            Dial::Count(service, place) => {
+                Value::Number(self.flows[*service][*place].traffic.round())
+            }
             Dial::Job(service, place) => {
                 let is_running = self.flows[*service][*place].is_running;
                 Value::Text(if is_running { "running" } else { "stopped" }.into())
@@ -146,6 +181,7 @@ impl World {
                 }
                 flow.allowance = to;
             }
+            Dial::Count(..) => return Err("it can be read, not set".into()),
             Dial::Job(service, place) => {
                 self.flows[*service][*place].is_running = switch(value, "running", "stopped")?;
             }

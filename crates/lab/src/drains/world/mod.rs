@@ -10,6 +10,7 @@ mod errors;
 mod file;
 mod knobs;
 mod metrics;
+mod series;
 mod site;
 mod stores;
 mod traffic;
@@ -23,12 +24,18 @@ use serde::Serialize;
 pub use file::BadWorld;
 pub use knobs::{Dial, Fence, Written};
 pub use metrics::Gauge;
+use series::Counted;
+pub use series::{Measure, Metric, Scraped};
 pub use site::{Cache, Link, Place, Service, Sessions, Site, Store};
+pub use site::{KnobName, KnobOf};
 use stores::Replica;
 use traffic::Flow;
 
 /// One step of the world.
 const STEP: Millis = Millis(1000);
+
+/// For how long counters have counted when a world begins.
+const COUNTED_BEFORE: Millis = Millis::from_secs(24 * 3600);
 
 #[derive(Clone, Debug)]
 pub struct World {
@@ -45,6 +52,8 @@ pub struct World {
     links: Vec<Flooded>,
     /// Sessions of each service that nobody could set up.
     homeless: Vec<f64>,
+    /// Requests of each service so far.
+    counted: Vec<Counted>,
     /// Knobs without a meaning here: configuration files.
     settings: BTreeMap<String, Value>,
     /// The last fence of each knob.
@@ -83,6 +92,7 @@ impl World {
             load: vec![0.0; places],
             links: vec![Flooded { through: 1.0, ..Flooded::default() }; site.links.len()],
             homeless: vec![0.0; site.services.len()],
+            counted: vec![Counted::new(places); site.services.len()],
             settings: BTreeMap::new(),
             fences: BTreeMap::new(),
             acts: BTreeSet::new(),
@@ -90,6 +100,8 @@ impl World {
             site,
         };
         world.settle();
+        // As if it had been so for a while: counters do not begin at 0.
+        world.count_requests(COUNTED_BEFORE.as_secs_f64());
         world
     }
 
@@ -155,6 +167,7 @@ impl World {
     }
 
     fn count(&mut self, secs: f64) {
+        self.count_requests(secs);
         for place in 0..self.site.datacenters.len() {
             let peak = self.utilisation(place).max(self.tally.peak_utilisation[place]);
             self.tally.peak_utilisation[place] = peak;

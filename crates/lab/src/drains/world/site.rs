@@ -3,6 +3,8 @@
 
 use drain::Millis;
 
+use super::series::Metric;
+
 /// A world as its file describes it. Places in these lists are what everything
 /// else refers to.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +21,48 @@ pub struct Site {
     pub services: Vec<Service>,
     pub stores: Vec<Store>,
     pub links: Vec<Link>,
+    /// Names of production, for knobs and for metrics.
+    pub knobs: Vec<KnobName>,
+    pub metrics: Vec<Metric>,
+}
+
+/// What production calls the knobs of a kind: `edge:weight/$service/$dc`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KnobName {
+    pub pattern: String,
+    pub of: KnobOf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KnobOf {
+    Weight,
+    Sessions,
+    /// How many sessions there are; it can only be read.
+    Count,
+    Job,
+    Replication,
+    Rate,
+    Primary,
+}
+
+impl KnobOf {
+    pub const NAMES: [(&str, KnobOf); 7] = [
+        ("weight", KnobOf::Weight),
+        ("sessions", KnobOf::Sessions),
+        ("count", KnobOf::Count),
+        ("job", KnobOf::Job),
+        ("replication", KnobOf::Replication),
+        ("rate", KnobOf::Rate),
+        ("primary", KnobOf::Primary),
+    ];
+
+    /// The variable for whose knob it is.
+    pub fn owner(self) -> &'static str {
+        match self {
+            KnobOf::Weight | KnobOf::Sessions | KnobOf::Count | KnobOf::Job => "service",
+            KnobOf::Replication | KnobOf::Rate | KnobOf::Primary => "store",
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]

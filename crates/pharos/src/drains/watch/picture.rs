@@ -549,7 +549,7 @@ impl Writer<'_> {
         let is_unseen = own.value.is_none() && own.silence.is_none();
         let (mark, style) = match own.verdict {
             Verdict::Holds => ("✓", Style::Good),
-            Verdict::Rising => ("…", Style::Warn),
+            Verdict::Rising | Verdict::Outdated => ("…", Style::Warn),
             Verdict::Unknown if is_unseen => ("…", Style::Warn),
             Verdict::Unknown => ("?", Style::Warn),
             Verdict::Breached => ("✗", Style::Bad),

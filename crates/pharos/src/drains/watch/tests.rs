@@ -2,7 +2,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use drain::engine::{Abort, Command, Effect, Ended, Fact, Hold, Phase, Record, Run, Trigger};
+use drain::engine::{
+    Abort, Actor, Command, Effect, Ended, Fact, Hold, Phase, Record, Run, Trigger, User,
+};
 use drain::runbook::Library;
 use drain::{ConditionId, Direction, Eta, KnobId, Plan, TaskId, Time, Value, Verdict};
 use lab::drains::{Options, Site, World, simulate};
@@ -37,10 +39,16 @@ fn paper() -> &'static (Arc<Plan>, Vec<Record>) {
         let world = World::new(Arc::new(Site::read(&name, &text).unwrap()), START);
         let mut log = simulate(world, &plan, 1, &Options::default()).unwrap().log;
         if let Fact::Opened { by, reason, .. } = &mut log[0].fact {
-            (*by, *reason) = ("ann (uid 1000)".into(), "chiller failed in hall 2, INC-4711".into());
+            (*by, *reason) = (person("ann"), "chiller failed in hall 2, INC-4711".into());
         }
         (Arc::new(plan), log)
     })
+}
+
+fn person(name: &str) -> Actor {
+    let uid = if name.starts_with("ann") { 1000 } else { 1001 };
+    let name = name.split(' ').next().map(str::to_owned);
+    Actor::user(User { uid, gid: uid, pid: None, name })
 }
 
 /// A run as it was after a share of its time.
@@ -72,7 +80,7 @@ impl Past {
     }
 
     fn said(&mut self, secs: u64, by: &str, reason: &str, command: Command) {
-        let (by, reason) = (by.to_owned(), reason.to_owned());
+        let (by, reason) = (person(by), reason.to_owned());
         self.add(secs, Fact::Commanded { by, reason, command, observed: Vec::new() });
     }
 

@@ -1,0 +1,297 @@
+//! Promotions: nothing that was acknowledged is lost, on no way, and nothing
+//! stays fenced.
+
+use super::*;
+use crate::runbook::Library;
+
+const SERVICE: &str = "
+pharos: service/v1
+service: db
+traffic: stateful
+user_facing: false
+health:
+  writes: {query: failed_writes, below: 1, no_data: block}
+drain:
+  promote:
+    template: Promote
+    with:
+      knob: db:primary
+      to: west
+      fence: db:fence/east
+      nearly_caught_up: {name: lag, query: lag, at_most: 5000, no_data: block}
+      BACK
+  watch:
+    template: Wait
+    with: {span: 10m}
+    after: [promote]
+restore:
+  promote:
+    template: Promote
+    with: {knob: db:primary, to: original}
+  unfence:
+    template: ConfigChange
+    with: {knob: db:fence/east, content: original}
+    after: [promote]
+";
+const EVACUATION: &str = "
+pharos: evacuation/v1
+datacenter: east
+datacenters: {east: {capacity: 10}, west: {capacity: 10}}
+services: [db]
+";
+const BACK: &str = "back_fence: db:fence/west
+      back_caught_up: {name: lag-back, query: lag_back, equals: 0, no_data: block}";
+
+const DB: TaskId = TaskId(0);
+
+struct Pair {
+    world: World,
+    primary: KnobId,
+    fence: KnobId,
+    fence_new: Option<KnobId>,
+    writes: usize,
+    nearly: usize,
+    exactly: usize,
+    back: Option<usize>,
+}
+
+/// A primary in east with a replica in west that is far behind.
+fn pair(back: &str) -> Pair {
+    let files = [("db.yaml", SERVICE.replace("BACK", back)), ("east.yaml", EVACUATION.into())];
+    let files = files.map(|(name, text)| (name.to_owned(), text)).to_vec();
+    let library = Library::new(files);
+    assert!(library.is_sound(), "{:?}", library.problems());
+    let none = BTreeMap::new();
+    let plan = library.plan("east", Direction::Drain, &none, &BTreeMap::new()).unwrap();
+    let knob = |name: &str| plan.knobs.iter().position(|own| own.to_string() == name);
+    let knob = |name: &str| knob(name).map(|at| KnobId(at as u32));
+    let condition = |end: &str| plan.conditions.iter().position(|own| own.name.ends_with(end));
+    let mut pair = Pair {
+        primary: knob("db:primary").unwrap(),
+        fence: knob("db:fence/east").unwrap(),
+        fence_new: knob("db:fence/west"),
+        writes: condition("writes").unwrap(),
+        nearly: condition("lag").unwrap(),
+        exactly: condition("(exactly)").unwrap(),
+        back: condition("lag-back"),
+        world: World::open(Sketch { plan }),
+    };
+    let world = &mut pair.world;
+    world.knobs.fill(text("open"));
+    world.knobs[pair.primary.index()] = text("east");
+    (world.values[pair.nearly], world.values[pair.exactly]) = (Some(9000.0), Some(9000.0));
+    if let Some(back) = pair.back {
+        world.values[back] = None;
+    }
+    pair
+}
+
+fn text(text: &str) -> Value {
+    Value::Text(text.into())
+}
+
+impl Pair {
+    fn lag(&mut self, lag: f64) {
+        (self.world.values[self.nearly], self.world.values[self.exactly]) = (Some(lag), Some(lag));
+    }
+
+    fn at(&self, knob: KnobId) -> &str {
+        match &self.world.knobs[knob.index()] {
+            Value::Text(text) => text,
+            Value::Number(_) => "a number",
+        }
+    }
+
+    fn fenced(&mut self) {
+        let fence = self.fence;
+        self.world.until("it is fenced", |world| world.knobs[fence.index()] == text("fenced"));
+    }
+
+    fn promoted(&mut self) {
+        self.lag(0.0);
+        let primary = self.primary;
+        self.world.until("it is promoted", |world| world.knobs[primary.index()] == text("west"));
+    }
+
+    /// What knobs were set to, in order.
+    fn sets(&self) -> Vec<String> {
+        let sets = self.world.log.iter().filter_map(|record| match &record.fact {
+            Fact::Issued { what: Effect::Write { knob, value }, .. } => {
+                Some(format!("{}={value}", self.world.run.plan().knob(*knob).name))
+            }
+            _ => None,
+        });
+        sets.collect()
+    }
+}
+
+#[test]
+fn a_promotion_waits_until_nothing_is_missing_however_tolerant_its_beginning_is() {
+    let mut pair = pair("");
+    pair.world.passes(Millis(10_000));
+    assert_eq!(pair.at(pair.fence), "open", "too far behind to begin");
+    pair.lag(4000.0);
+    pair.fenced();
+    pair.world.passes(Millis(20_000));
+    assert_eq!(pair.at(pair.primary), "east", "4000 writes are missing");
+    pair.promoted();
+    pair.world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+    assert_eq!(pair.at(pair.fence), "fenced", "the old primary stays fenced until the restore");
+    pair.world.check_replay();
+}
+
+/// The lag was 0 in the sample from before the fence, and 5000 at the fence.
+#[test]
+fn a_promotion_counts_only_samples_taken_after_the_fence() {
+    let mut pair = pair("");
+    pair.lag(0.0);
+    // The last sample there is was taken just before the fence.
+    pair.world.exporter_died = Some(Time(0));
+    pair.fenced();
+    for _ in 0..20 {
+        pair.world.pass();
+        assert_eq!(pair.at(pair.primary), "east", "nobody has looked since the fence");
+    }
+    pair.world.exporter_died = None;
+    pair.promoted();
+    let fenced = pair.world.log.iter().find_map(|record| match &record.fact {
+        Fact::Ended { .. } => Some(record.at),
+        _ => None,
+    });
+    let left = pair.world.log.iter().find_map(|record| match &record.fact {
+        Fact::Left { stage: StageId(2), .. } => Some(record.at),
+        _ => None,
+    });
+    assert!(left > fenced, "{left:?} {fenced:?}");
+}
+
+#[test]
+fn a_fence_is_lifted_when_the_last_writes_do_not_arrive_and_a_retry_begins_anew() {
+    let mut pair = pair("");
+    pair.lag(4000.0);
+    pair.fenced();
+    pair.world.until("it gives up", |world| world.phase(DB) == Phase::Failed);
+    assert_eq!((pair.at(pair.fence), pair.at(pair.primary)), ("open", "east"));
+    assert_eq!(
+        pair.world.run.state().task(DB).trouble(),
+        Some(
+            "last-writes was not through within 1m: waits: db.promote.last-writes.lag (exactly) is 4000, must be <= 0"
+        )
+    );
+    pair.world.say(Command::Retry { task: DB });
+    pair.fenced();
+    assert_eq!(pair.at(pair.primary), "east", "the fence comes first again");
+    pair.promoted();
+    pair.world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+    assert_eq!(
+        pair.sets(),
+        [
+            r#"fence/east="fenced""#,
+            r#"fence/east="open""#,
+            r#"fence/east="fenced""#,
+            r#"primary="west""#
+        ]
+    );
+    pair.world.check_replay();
+}
+
+#[test]
+fn a_revert_of_a_promotion_fences_catches_up_and_promotes_back() {
+    let mut pair = pair(BACK);
+    pair.lag(0.0);
+    pair.fenced();
+    pair.promoted();
+    let back = pair.back.unwrap();
+    pair.world.values[back] = Some(41.0);
+    pair.world.say(Command::Abort { how: Abort::Revert });
+    pair.world.passes(Millis(20_000));
+    let fence_new = pair.fence_new.unwrap();
+    assert_eq!(pair.at(fence_new), "fenced", "no more writes to the new primary");
+    assert_eq!(pair.at(pair.primary), "west", "41 writes are missing at the old one");
+    pair.world.values[back] = Some(0.0);
+    pair.world.until("it is back", |world| world.outcome() == Some(RunOutcome::Reverted));
+    assert_eq!(pair.at(pair.primary), "east");
+    assert_eq!((pair.at(pair.fence), pair.at(fence_new)), ("open", "open"));
+    let promoted = pair.sets().iter().position(|set| set == r#"primary="east""#);
+    let lifted = pair.sets().iter().rposition(|set| set == r#"fence/west="open""#);
+    assert!(promoted < lifted, "{:?}", pair.sets());
+    pair.world.check_replay();
+}
+
+/// The new primary must not stay fenced when the old one does not catch up.
+#[test]
+fn a_revert_that_does_not_catch_up_lifts_its_fence_and_can_be_retried() {
+    let mut pair = pair(BACK);
+    pair.lag(0.0);
+    pair.promoted();
+    let (back, fence_new) = (pair.back.unwrap(), pair.fence_new.unwrap());
+    pair.world.values[back] = Some(41.0);
+    pair.world.say(Command::Abort { how: Abort::Revert });
+    pair.world.until("it gives up", |world| world.phase(DB) == Phase::Unreverted);
+    assert_eq!((pair.at(pair.primary), pair.at(fence_new)), ("west", "open"));
+    let trouble = pair.world.run.state().task(DB).trouble().unwrap();
+    assert!(trouble.contains("lag-back is 41, must be == 0"), "{trouble}");
+    pair.world.check_replay();
+}
+
+#[test]
+fn a_revert_that_would_lose_writes_is_refused_and_says_what_to_do() {
+    let mut pair = pair("");
+    pair.lag(0.0);
+    pair.promoted();
+    let command = Command::Abort { how: Abort::Revert };
+    let said = Event::Said { by: "ann".into(), reason: "too slow".into(), command };
+    let refusal = pair.world.run.handle(pair.world.now, said).unwrap_err().to_string();
+    assert!(refusal.contains("`back_fence` and `back_caught_up`"), "{refusal}");
+    assert!(refusal.contains("`restore east`"), "{refusal}");
+    pair.world.say(Command::Abort { how: Abort::Hold });
+}
+
+#[test]
+fn a_revert_before_the_promotion_only_lifts_the_fence() {
+    let mut pair = pair("");
+    pair.lag(4000.0);
+    pair.fenced();
+    pair.world.say(Command::Abort { how: Abort::Revert });
+    pair.world.until("it is back", |world| world.outcome() == Some(RunOutcome::Reverted));
+    assert_eq!(pair.sets(), [r#"fence/east="fenced""#, r#"fence/east="open""#]);
+    pair.world.check_replay();
+}
+
+#[test]
+fn a_promotion_that_did_not_happen_is_not_undone_by_another() {
+    let mut pair = pair(BACK);
+    let primary = pair.primary;
+    pair.world.broken.insert(primary, Ended::Refused { why: "no quorum".into() });
+    pair.lag(0.0);
+    pair.world.until("it fails", |world| world.phase(DB) == Phase::Failed);
+    assert_eq!(pair.world.run.state().task(DB).trouble(), Some("promote: no quorum"));
+    pair.world.broken.clear();
+    pair.world.say(Command::Abort { how: Abort::Revert });
+    pair.world.until("it is back", |world| world.outcome() == Some(RunOutcome::Reverted));
+    let fence_new = pair.fence_new.unwrap();
+    assert_eq!((pair.at(pair.fence), pair.at(fence_new)), ("open", "open"));
+    assert!(!pair.sets().iter().any(|set| set.starts_with("fence/west")), "{:?}", pair.sets());
+    pair.world.check_replay();
+}
+
+/// While nothing takes writes, nothing may keep it so.
+#[test]
+fn nothing_interrupts_a_task_between_its_fence_and_what_lifts_it() {
+    let mut pair = pair("");
+    pair.lag(4000.0);
+    pair.fenced();
+    // The fence itself is what makes writes fail.
+    pair.world.values[pair.writes] = Some(99.0);
+    pair.world.say(Command::Pause { task: None });
+    for command in [Command::Stop { task: DB }, Command::Skip { task: DB }] {
+        let said = Event::Said { by: "ann".into(), reason: "now".into(), command };
+        let refusal = pair.world.run.handle(pair.world.now, said).unwrap_err().to_string();
+        assert!(refusal.contains("between a fence and what lifts it"), "{refusal}");
+    }
+    pair.world.say(Command::Abort { how: Abort::Hold });
+    assert_eq!(pair.world.phase(DB), Phase::Running, "it does not stay fenced");
+    pair.promoted();
+    pair.world.until("it is over", |world| world.outcome() == Some(RunOutcome::Held));
+    pair.world.check_replay();
+}

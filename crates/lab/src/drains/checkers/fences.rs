@@ -1,0 +1,163 @@
+//! A primary changes only behind a fence, on the way there and on the way back,
+//! and nothing stays fenced: no task is held, stopped or abandoned between a
+//! fence and what lifts it, and one that gives up has lifted its fence.
+
+use std::sync::Arc;
+
+use drain::engine::{Effect, Fact, Hold, Record, Trigger};
+use drain::{KnobId, Plan, StageKind, TaskId, Time, UndoBy, Value};
+
+use super::progress::Progress;
+use super::{Checker, Event};
+
+#[derive(Debug)]
+pub struct Fences {
+    progress: Progress,
+    promotions: Vec<Promotion>,
+}
+
+/// A task that promotes, and what it may not promote without.
+#[derive(Debug)]
+struct Promotion {
+    task: TaskId,
+    primary: KnobId,
+    there: Fence,
+    back: Fence,
+    /// Whether the promotion was begun.
+    is_begun: bool,
+    /// Whether a write of the fence has failed since it last worked.
+    is_in_doubt: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Fence {
+    knob: KnobId,
+    closed: Value,
+}
+
+impl Promotion {
+    fn of(plan: &Plan, task: TaskId) -> Option<Promotion> {
+        let own = plan.task(task);
+        let undo = own.undo.as_ref()?;
+        let UndoBy::Stages { first } = undo.how else { return None };
+        let set = |stages: &[drain::Stage]| {
+            stages.iter().find_map(|stage| match &stage.kind {
+                StageKind::Set { knob, to } => {
+                    Some(Fence { knob: *knob, closed: to.value().clone() })
+                }
+                _ => None,
+            })
+        };
+        Some(Promotion {
+            task,
+            primary: own.undone_knob()?,
+            there: set(own.forward())?,
+            back: set(&own.stages[first.index()..])?,
+            is_begun: false,
+            is_in_doubt: false,
+        })
+    }
+}
+
+impl Fences {
+    pub fn new(plan: &Arc<Plan>) -> Self {
+        let promotions = plan.task_ids().filter_map(|task| Promotion::of(plan, task)).collect();
+        Fences { progress: Progress::new(plan), promotions }
+    }
+
+    /// Where a task left a knob, as far as its records tell.
+    fn at(&self, task: TaskId, knob: KnobId) -> Option<&Value> {
+        let known = &self.progress.task(task).at;
+        known.iter().find(|(own, _)| *own == knob).map(|(_, value)| value)
+    }
+
+    fn is_closed(&self, task: TaskId, fence: &Fence) -> bool {
+        self.at(task, fence.knob) == Some(&fence.closed)
+    }
+
+    /// Whether a task is where it must not stay.
+    fn is_fenced(&self, task: TaskId) -> bool {
+        let (own, at) = (self.progress.plan.task(task), self.progress.task(task));
+        let stage = at.stage.filter(|_| at.is_running);
+        stage.is_some_and(|stage| !own.stages[stage.index()].is_interruptible)
+    }
+
+    fn check(&self, promotion: &Promotion, record: &Record) -> Result<(), String> {
+        let Promotion { task, primary, there, back, .. } = promotion;
+        let name = self.progress.name(*task);
+        match &record.fact {
+            Fact::Issued { task: own, what: Effect::Write { knob, value }, .. }
+                if own == task && knob == primary && self.at(*task, *primary) != Some(value) =>
+            {
+                let fence = if self.progress.task(*task).is_running { there } else { back };
+                match self.is_closed(*task, fence) {
+                    true => Ok(()),
+                    false => Err(format!("{name} sets the primary to {value} without a fence")),
+                }
+            }
+            Fact::Held {
+                task: own,
+                why: why @ (Hold::Breach { .. } | Hold::Paused | Hold::Limit(_)),
+            } if own == task && self.is_fenced(*task) => {
+                Err(format!("{name} is held behind its fence: {why:?}"))
+            }
+            Fact::Moved { task: own, trigger }
+                if own == task
+                    && matches!(trigger, Trigger::Abandon | Trigger::Skip | Trigger::Stop)
+                    && self.is_fenced(*task) =>
+            {
+                Err(format!("{name} ends behind its fence: {trigger:?}"))
+            }
+            Fact::Moved { task: own, trigger: Trigger::StagesFailed }
+                if own == task && !promotion.is_begun && !promotion.is_in_doubt =>
+            {
+                match self.is_closed(*task, there) {
+                    true => Err(format!("{name} gives up and leaves its fence")),
+                    false => Ok(()),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn take(&mut self, record: &Record) -> Result<(), String> {
+        self.promotions.iter().try_for_each(|promotion| self.check(promotion, record))?;
+        for promotion in &mut self.promotions {
+            match &record.fact {
+                Fact::Issued { task, what: Effect::Write { knob, .. }, .. }
+                    if *task == promotion.task =>
+                {
+                    promotion.is_begun |= *knob == promotion.primary;
+                    promotion.is_in_doubt |= *knob == promotion.there.knob;
+                }
+                Fact::Ended { effect, result: drain::engine::Ended::Done { .. } } => {
+                    let of = self.progress.in_flight.iter().find(|(own, ..)| own == effect);
+                    if let Some((_, task, Effect::Write { knob, .. })) = of
+                        && (*task, *knob) == (promotion.task, promotion.there.knob)
+                    {
+                        promotion.is_in_doubt = false;
+                    }
+                }
+                Fact::Moved { task, trigger: Trigger::RevertDone } if *task == promotion.task => {
+                    promotion.is_begun = false;
+                }
+                _ => {}
+            }
+        }
+        self.progress.take(record);
+        Ok(())
+    }
+}
+
+impl Checker for Fences {
+    fn name(&self) -> &'static str {
+        "fences"
+    }
+
+    fn see(&mut self, _now: Time, event: &Event<'_>) -> Result<(), String> {
+        match event {
+            Event::Recorded(record) => self.take(record),
+            _ => Ok(()),
+        }
+    }
+}

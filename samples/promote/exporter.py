@@ -1,0 +1,39 @@
+"""Shows Prometheus how far the Redis replica is behind its primary."""
+
+import http.server
+
+import resp
+
+
+def page():
+    try:
+        nodes = [resp.Redis(port) for port in resp.NODES.values()]
+        # The replica ("slave") first: what is written between the two reads
+        # makes the lag larger, never smaller.
+        nodes.sort(key=lambda node: node.replication()["role"], reverse=True)
+        replica, primary = [node.replication() for node in nodes]
+    except OSError:
+        return "redis_replication_up 0\n"
+    if [replica["role"], primary["role"]] != ["slave", "master"]:
+        return "redis_replication_up 0\n"
+    if replica["master_link_status"] != "up":
+        # Without replication there is no lag, and no series: that blocks.
+        return "redis_replication_up 0\n"
+    lag = int(primary["master_repl_offset"]) - int(replica["slave_repl_offset"])
+    return f"redis_replication_up 1\nredis_replication_lag_bytes {max(0, lag)}\n"
+
+
+class Respond(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = page().encode()
+        self.send_response(200)
+        self.send_header("content-type", "text/plain; version=0.0.4")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+http.server.ThreadingHTTPServer(("127.0.0.1", 8195), Respond).serve_forever()
