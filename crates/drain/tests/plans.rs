@@ -112,6 +112,7 @@ fn texts_show_the_value_that_a_restore_puts_back() {
 pharos: service/v1
 service: web
 traffic: stateless
+user_facing: true
 drain:
   off: {template: ConfigChange, with: {knob: "config:web/$dc", content: "off"}}
   out: {template: Isolate, with: {knob: "net:$dc", to: "closed"}, after: [off]}

@@ -155,7 +155,8 @@ impl People {
 #[cfg(test)]
 impl From<&str> for Actor {
     fn from(name: &str) -> Actor {
-        let uid = 1000 + name.bytes().fold(0, |sum, byte| sum * 31 + u32::from(byte)) % 60_000;
+        let sum = |sum: u32, byte: u8| sum.wrapping_mul(31).wrapping_add(u32::from(byte));
+        let uid = 1000 + name.bytes().fold(0, sum) % 60_000;
         Actor::user(User { uid, gid: uid, pid: None, name: Some(name.to_owned()) })
     }
 }

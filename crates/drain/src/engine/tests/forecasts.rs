@@ -64,7 +64,7 @@ fn a_pause_and_a_failure_are_said() {
     world.say(Command::Pause { task: None });
     assert_eq!(eta(&world), Eta::Unknown { why: "the run is paused".into() });
     let paused = world.run.state().pause.clone().unwrap();
-    assert_eq!((paused.by.as_str(), paused.reason.as_str()), ("ann", "a test"));
+    assert_eq!((paused.by, paused.reason.as_str()), (Actor::from("ann").to_string(), "a test"));
     world.say(Command::Resume { task: None });
     assert_eq!(world.run.state().pause, None);
     world.broken.insert(knob, Ended::Refused { why: "no".into() });

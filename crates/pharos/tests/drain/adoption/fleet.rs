@@ -159,14 +159,17 @@ impl Fleet {
         self.commands().into_iter().find(|own| own.1 == what).map(|own| own.0)
     }
 
-    /// Lets the next write of the fence wait, once it has begun, until `then`
-    /// has run.
-    pub fn before_the_fence(&self, then: impl FnOnce()) {
+    /// Drains dc1 with a fence that, once its write has begun, waits until `then` has
+    /// run. The gate is closed before the drain begins: a fence that was set
+    /// earlier would prove nothing.
+    pub fn drain_and_before_the_fence(&self, then: impl FnOnce()) {
         let gate = self.folder.path().join("gate");
         std::fs::write(&gate, "").unwrap();
+        self.pharos.say(&["drain", "dc1", "--by", "ann", "--reason", "power works"]);
         let begins = "begin write writes fenced";
         self.until("the fence is about to be set", |_| self.command_at(begins).is_some());
         then();
+        assert_eq!(self.command_at("end write writes fenced"), None, "{}", self.logs());
         std::fs::remove_file(&gate).unwrap();
     }
 

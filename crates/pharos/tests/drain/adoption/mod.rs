@@ -110,8 +110,7 @@ fn writes_that_are_acknowledged_while_the_fence_is_set_are_not_lost() {
     }
     let fleet = with_orders(&orders(0));
     let writer = Writer::start(fleet.redis().addresses(), true);
-    drain(&fleet, "dc1");
-    fleet.before_the_fence(|| {
+    fleet.drain_and_before_the_fence(|| {
         writer.set_quiet(false);
         eventually("writes", || writer.acknowledged() >= 10);
     });
@@ -249,8 +248,7 @@ fn waits_for_the_exporter(manner: Manner) {
     }
     let fleet = with_orders(&orders(5000));
     let writer = Writer::start(fleet.redis().addresses(), false);
-    drain(&fleet, "dc1");
-    fleet.before_the_fence(|| fleet.redis().exporter.behave(manner));
+    fleet.drain_and_before_the_fence(|| fleet.redis().exporter.behave(manner));
     let mut texts = BTreeSet::new();
     fleet.until("the promotion is held", |status| {
         let promoted = fleet.command_at("begin write primary dc2");
