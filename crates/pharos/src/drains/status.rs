@@ -175,6 +175,10 @@ pub struct ConditionStatus {
     pub bound: f64,
     pub verdict: Verdict,
     pub overridden: bool,
+    /// Whether it must hold while tasks run. Others are waited for, and do not
+    /// hold before their time.
+    #[serde(default)]
+    pub is_health: bool,
     /// The labels of the series that decides: which datacenter, which instance.
     #[serde(default)]
     pub series: Option<String>,
@@ -214,6 +218,7 @@ impl Status {
         let (plan, state) = (run.plan(), run.state());
         let forecast = forecast(plan, state, now);
         let path = forecast.critical_path.iter();
+        let health = run.watched_health();
         let mut status = Status {
             run: id.0,
             datacenter: plan.datacenter.clone(),
@@ -235,7 +240,7 @@ impl Status {
             conditions: run
                 .watched()
                 .into_iter()
-                .map(|id| condition(run, id, now, unseen))
+                .map(|id| condition(run, id, now, unseen, health.contains(&id)))
                 .collect(),
             drifts: drifts(run, now),
             next_seq: state.next_seq,
@@ -319,9 +324,19 @@ impl TaskStatus {
     }
 }
 
-/// Why a task failed, or what failed last of one that tries again.
+/// Why a task failed, or what failed last of one that tries again. A task that
+/// failed has a reason, also where the records of an older version say none.
 fn failure(run: &Run, id: TaskId) -> Option<String> {
-    run.state().task(id).trouble().map(str::to_owned)
+    let (task, state) = (run.plan().task(id), run.state().task(id));
+    let stage = || &task.stages[state.stumbled.unwrap_or(state.stage).index()].name;
+    match state.trouble() {
+        Some(why) => Some(why.to_owned()),
+        None if state.phase == Phase::Failed => Some(format!("stage `{}` failed", stage())),
+        None if state.phase == Phase::Unreverted => {
+            Some("it did what setting its knobs back does not undo".into())
+        }
+        None => None,
+    }
 }
 
 fn stuck(run: &Run, id: TaskId, now: Time) -> String {
@@ -401,7 +416,13 @@ fn asks(run: &Run, id: TaskId) -> Option<String> {
     }
 }
 
-fn condition(run: &Run, id: ConditionId, now: Time, unseen: &Unseen) -> ConditionStatus {
+fn condition(
+    run: &Run,
+    id: ConditionId,
+    now: Time,
+    unseen: &Unseen,
+    is_health: bool,
+) -> ConditionStatus {
     let own = run.plan().condition(id);
     let found = run.measurement(id);
     let age = found.map(|found| now - found.to);
@@ -420,6 +441,7 @@ fn condition(run: &Run, id: ConditionId, now: Time, unseen: &Unseen) -> Conditio
         bound: own.bound,
         verdict: run.verdict(id, now),
         overridden: run.state().overridden.contains(&id),
+        is_health,
         series: unseen.series.get(&id).cloned(),
         age_ms: age.map(|age| age.0),
         silence,
