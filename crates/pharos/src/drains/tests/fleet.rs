@@ -87,6 +87,8 @@ impl Site {
             health,
             audit_key: at.join("audit.key"),
             audit_sink: Sink::File(at.join("heads")),
+            notify: BTreeMap::new(),
+            alert: None,
         };
         Site { drains: Drains::start(config).await.unwrap(), home }
     }
@@ -365,11 +367,17 @@ async fn a_reload_after_a_drain_is_put_back_at_once_and_audited() {
     until(async || site.weight("east") == 0.0).await;
     until(async || site.newest().await.outcome.is_some()).await;
     let run = site.newest().await;
-    assert_eq!((run.actor.as_str(), run.outcome.as_deref()), ("keep_drained (automatic)", Some("completed")));
+    assert_eq!(
+        (run.actor.as_str(), run.outcome.as_deref()),
+        ("keep_drained (automatic)", Some("completed"))
+    );
     let reason = format!("files:web-east was 0.8, and run {first} left it at 0");
     assert_eq!(run.reason, reason);
     let audit = site.drains.store().audit(1, 100).await.unwrap();
-    let entry = audit.iter().find(|entry| entry.actor == "keep_drained (automatic)").expect("an audit entry");
+    let entry = audit
+        .iter()
+        .find(|entry| entry.actor == "keep_drained (automatic)")
+        .expect("an audit entry");
     assert_eq!((entry.action.as_str(), entry.reason.as_str()), ("drain east", reason.as_str()));
     site.drains.look_between_runs().await.unwrap();
     assert_eq!(site.metric("pharos_drain_share{datacenter=\"east\"}").await, Some(1.0));
