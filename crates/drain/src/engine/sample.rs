@@ -34,7 +34,11 @@ impl Run {
         if self.state.sampled.is_some_and(|at| now >= at && now - at < every) {
             return;
         }
-        let was_seen = |id: &ConditionId| self.seen[id.index()].at().is_some();
+        // What nobody has looked at lately is not known to have no value.
+        let was_seen = |id: &ConditionId| {
+            let asked = self.seen[id.index()].at();
+            asked.is_some_and(|at| now - at <= self.plan.condition(*id).max_age)
+        };
         let seen = |condition| Seen { condition, value: self.value(condition, now) };
         let values: Vec<Seen> = self.watched().into_iter().filter(was_seen).map(seen).collect();
         if !values.is_empty() {
@@ -52,7 +56,7 @@ impl Run {
     ) {
         // One that holds, but not for long enough, holds here.
         let kind = |verdict: Verdict| match verdict {
-            Verdict::Rising => Verdict::Holds,
+            Verdict::Rising | Verdict::Outdated => Verdict::Holds,
             other => other,
         };
         let is_change = before.is_some_and(|before| kind(before) != kind(after));

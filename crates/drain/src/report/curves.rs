@@ -1,6 +1,8 @@
 //! What conditions measured during a run: curves, with the times at which there
 //! was no value and those at which the bound was breached.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use crate::engine::{Fact, Hold, Record};
@@ -15,10 +17,16 @@ pub struct ConditionReport {
     pub bound: f64,
     /// In the order of time; without a value: there was none.
     pub points: Vec<(Time, Option<f64>)>,
+    /// Whether it must hold while tasks run. Others are waited for: that they do
+    /// not hold at first is what they are there for.
+    pub is_health: bool,
     /// How near it came to its bound: 1 is at it.
     pub nearness: f64,
+    /// When it had no value, and when it did not hold.
     pub outages: Vec<Span>,
     pub breaches: Vec<Span>,
+    /// When it decided nothing, between times when it did.
+    pub gaps: Vec<Span>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -30,16 +38,30 @@ pub struct Span {
 /// What is gathered on the way through the records.
 pub(super) struct Curves {
     points: Vec<Vec<(Time, Option<f64>)>>,
+    gaps: Vec<Vec<Span>>,
+    /// How many times values were written down before each condition's last one.
+    rounds: Vec<usize>,
+    round: usize,
 }
 
 impl Curves {
     pub fn new(plan: &Plan) -> Self {
-        Curves { points: vec![Vec::new(); plan.conditions.len()] }
+        let count = plan.conditions.len();
+        let (points, gaps) = (vec![Vec::new(); count], vec![Vec::new(); count]);
+        Curves { points, gaps, rounds: vec![0; count], round: 0 }
     }
 
     pub fn take(&mut self, record: &Record) {
+        if matches!(record.fact, Fact::Measured { .. }) {
+            self.round += 1;
+        }
         let mut note = |id: ConditionId, value: Option<f64>| {
             let Some(points) = self.points.get_mut(id.index()) else { return };
+            let round = std::mem::replace(&mut self.rounds[id.index()], self.round);
+            // It was left out since.
+            if let Some((from, _)) = points.last().filter(|_| self.round > round + 1) {
+                self.gaps[id.index()].push(Span { from: *from, to: record.at });
+            }
             if points.last() != Some(&(record.at, value)) {
                 points.push((record.at, value));
             }
@@ -58,22 +80,30 @@ impl Curves {
         }
     }
 
-    /// The curves that have points, those that came nearest to their bounds
-    /// first.
+    /// The curves that have points: health first, and what came nearest to its
+    /// bound.
     pub fn report(self, plan: &Plan, ended: Time) -> Vec<ConditionReport> {
-        let measured = plan.conditions.iter().zip(self.points).filter(|(_, own)| !own.is_empty());
+        let own = plan.tasks.iter().flat_map(|task| &task.health);
+        let health: BTreeSet<ConditionId> = own.chain(&plan.health).copied().collect();
+        let ids = (0..plan.conditions.len() as u32).map(ConditionId);
+        let measured = ids.zip(self.points).zip(self.gaps).filter(|((_, own), _)| !own.is_empty());
         let mut reports: Vec<ConditionReport> = measured
-            .map(|(condition, points)| {
+            .map(|((id, points), gaps)| {
+                let condition = plan.condition(id);
                 let near = points.iter().filter_map(|(_, value)| condition.nearness((*value)?));
                 let holds = |value: f64| condition.comparison.holds(value, condition.bound);
                 ConditionReport {
                     name: condition.name.clone(),
                     comparison: condition.comparison.symbol(),
                     bound: condition.bound,
+                    is_health: health.contains(&id),
                     nearness: near.fold(0.0, f64::max),
-                    outages: spans(&points, ended, |value| value.is_none()),
-                    breaches: spans(&points, ended, |value| value.is_some_and(|own| !holds(own))),
+                    outages: spans(&points, &gaps, ended, |value| value.is_none()),
+                    breaches: spans(&points, &gaps, ended, |value| {
+                        value.is_some_and(|own| !holds(own))
+                    }),
                     points,
+                    gaps,
                 }
             })
             .collect();
@@ -91,12 +121,19 @@ impl Curves {
 /// does not.
 fn spans(
     points: &[(Time, Option<f64>)],
+    gaps: &[Span],
     ended: Time,
     is_so: impl Fn(Option<f64>) -> bool,
 ) -> Vec<Span> {
     let mut spans = Vec::new();
     let mut since = None;
     for (at, value) in points {
+        // What was not looked at is not known to have been so.
+        let gap = gaps.iter().find(|gap| gap.to == *at);
+        if let (Some(from), Some(gap)) = (since, gap) {
+            spans.push(Span { from, to: gap.from.max(from) });
+            since = None;
+        }
         match (since, is_so(*value)) {
             (None, true) => since = Some(*at),
             (Some(from), false) => {

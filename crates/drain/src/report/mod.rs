@@ -174,7 +174,7 @@ impl Report {
 }
 
 /// Since when a task is held and why, and for how long it was before.
-type Holds = (Option<(Time, &'static str, String)>, Vec<(String, Millis)>);
+type Holds = (Option<(Time, Hold)>, Vec<(String, Millis)>);
 
 /// Holds that are told one by one: more say nothing that the sums do not.
 const HOLDS_MAX: usize = 5000;
@@ -214,7 +214,7 @@ impl Gathered {
         match &record.fact {
             Fact::Held { task, why } => {
                 self.end_hold(plan, *task, at);
-                self.holds[task.index()].0 = Some((at, why.kind(), describe(plan, why)));
+                self.holds[task.index()].0 = Some((at, why.clone()));
             }
             Fact::Released { task } | Fact::Moved { task, .. } => self.end_hold(plan, *task, at),
             Fact::Close { condition, value } => self.note_close(plan, *condition, *value, at),
@@ -264,11 +264,12 @@ impl Gathered {
 
     fn end_hold(&mut self, plan: &Plan, task: TaskId, at: Time) {
         let (open, sums) = &mut self.holds[task.index()];
-        let Some((since, kind, why)) = open.take() else { return };
+        let Some((since, hold)) = open.take() else { return };
         if self.intervals.len() < HOLDS_MAX {
-            let (task, why) = (plan.task(task).name.clone(), why.clone());
-            self.intervals.push(HoldReport { task, kind, why, from: since, to: at });
+            let (task, why) = (plan.task(task).name.clone(), describe(plan, &hold));
+            self.intervals.push(HoldReport { task, kind: hold.kind(), why, from: since, to: at });
         }
+        let why = describe_kind(plan, &hold);
         match sums.iter_mut().find(|(known, _)| *known == why) {
             Some((_, sum)) => *sum = *sum + (at - since),
             None => sums.push((why, at - since)),
@@ -367,6 +368,19 @@ fn task_report(
             step: own.borne,
             was_breached: own.breaches > 0,
         }),
+    }
+}
+
+/// A hold without the value that it began with: all of one kind are one.
+fn describe_kind(plan: &Plan, why: &Hold) -> String {
+    let bound = |id: &ConditionId| {
+        let Condition { name, comparison, bound, .. } = plan.condition(*id);
+        format!("{name} {} {}", comparison.symbol(), number(*bound))
+    };
+    match why {
+        Hold::Awaits { condition, .. } => format!("waits for {}", bound(condition)),
+        Hold::Breach { condition, .. } => format!("breach of {}", bound(condition)),
+        other => describe(plan, other),
     }
 }
 

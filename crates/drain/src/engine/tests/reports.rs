@@ -79,7 +79,8 @@ fn close_calls_and_holds_are_told_with_their_values() {
     assert_eq!(report.close.len(), 1);
     assert_eq!((report.close[0].condition.as_str(), report.close[0].value), ("errors", 3.0));
     let [(why, held)] = &report.tasks[0].held[..] else { panic!("{:?}", report.tasks[0].held) };
-    assert_eq!(why, "breach: errors is 3, must be < 1");
+    assert_eq!(why, "breach of errors < 1");
+    assert_eq!(report.holds[0].why, "breach: errors is 3, must be < 1");
     assert!(*held >= Millis(4000), "{held:?}");
     assert_eq!(report.tasks[0].breaches, 1);
 }

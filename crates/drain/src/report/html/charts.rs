@@ -12,8 +12,12 @@ use crate::report::{ConditionReport, HoldReport, KnobReport, Report, TaskReport}
 use crate::time::Time;
 
 /// Curves and knobs that are drawn; more pictures than that say nothing.
-const CURVES_MAX: usize = 24;
-const KNOBS_MAX: usize = 32;
+const CURVES_MAX: usize = 16;
+const KNOBS_MAX: usize = 24;
+/// Conditions that never came that near to their bounds are named, not drawn;
+/// but a few always are.
+const NEWS: f64 = 0.05;
+const CURVES_MIN: usize = 4;
 const ROW: f64 = 17.0;
 /// Colours of datacenters, told apart also by those who do not see all.
 const COLOURS: [&str; 8] =
@@ -41,7 +45,7 @@ pub fn timeline(report: &Report, zone: &TimeZone) -> Markup {
     const BAND: f64 = 24.0;
     let hours = hours(report, zone);
     let spans = |of: fn(&ConditionReport) -> &Vec<crate::report::Span>| {
-        let own = report.conditions.iter();
+        let own = report.conditions.iter().filter(|own| own.is_health);
         own.flat_map(move |own| of(own).iter().map(move |span| (span.from, span.to, &own.name)))
     };
     let holds = |kinds: &'static [&'static str]| {
@@ -105,21 +109,26 @@ pub fn timeline(report: &Report, zone: &TimeZone) -> Markup {
                     }
                 }
             }
-            @for (at, said) in report.commands.iter().enumerate() {
-                @let x = hours.x(said.at);
+            @for ((at, said), x) in report.commands.iter().enumerate().zip(apart(report, &hours)) {
                 circle .person cx=(x) cy=(middle(0)) r="8" {
                     title { (time_of_day(said.at, zone)) " " (said.who()) ": " (said.what) }
                 }
                 text .mark x=(x) y=(middle(0) + 3.5) text-anchor="middle" { (at + 1) }
             }
         }))
-        ol .legend {
-            @for said in &report.commands {
-                li { (time_of_day(said.at, zone)) " " (said.who()) ": " (said.what)
-                     @if !said.reason.is_empty() { " (" (said.reason) ")" } }
-            }
-        }
     }
+}
+
+/// Where the words of people stand: none on top of another, as far as there is
+/// room.
+fn apart(report: &Report, hours: &Hours<'_>) -> Vec<f64> {
+    const WIDE: f64 = 18.0;
+    let mut places: Vec<f64> = Vec::new();
+    for said in &report.commands {
+        let least = places.last().map_or(f64::MIN, |last| last + WIDE);
+        places.push(hours.x(said.at).max(least).min(RIGHT));
+    }
+    places
 }
 
 /// The load of each datacenter, from the values of knobs and the declared loads.
@@ -148,7 +157,9 @@ pub fn traffic(report: &Report, zone: &TimeZone) -> Markup {
                      stroke=(colour) stroke-dasharray="2 5" opacity=".7" {
                     title { (own.datacenter) ": usable " (number(own.usable)) }
                 }
-                path .curve style=(format!("stroke:{colour}"))
+                // Those that are on top of each other are seen all the same.
+                @let wide = 1.8 + 2.0 * (report.traffic.len() - 1 - at) as f64;
+                path .curve style=(format!("stroke:{colour};stroke-width:{wide}"))
                      d=(stairs(&hours, &axis, &own.points, report.ended)) {
                     title { (own.datacenter) }
                 }
@@ -180,28 +191,57 @@ fn stairs(hours: &Hours<'_>, axis: &Values, points: &[(Time, f64)], ended: Time)
 
 /// What conditions measured, each with its bound.
 pub fn health(report: &Report, zone: &TimeZone) -> Markup {
-    const BAND: f64 = 78.0;
-    let drawn = &report.conditions[..report.conditions.len().min(CURVES_MAX)];
-    if drawn.is_empty() {
-        return html! {};
-    }
-    let (hours, height) = (hours(report, zone), BAND * drawn.len() as f64);
+    let (health, awaited): (Vec<&ConditionReport>, Vec<&ConditionReport>) =
+        report.conditions.iter().partition(|own| own.is_health);
+    let has_news = |own: &&ConditionReport| {
+        own.nearness >= NEWS || !own.breaches.is_empty() || !own.outages.is_empty()
+    };
+    // Those that say something, or a few that do not.
+    let news = health.iter().filter(|own| has_news(own)).count();
+    let (drawn, calm) = health.split_at(news.clamp(health.len().min(CURVES_MIN), CURVES_MAX));
+    let drawn_awaited = &awaited[..awaited.len().min(CURVES_MAX / 2)];
     html! {
-        h2 { "Health" }
-        p .note {
-            "What conditions measured, those that came nearest to their bounds first. Red: the "
-            "bound and what breached it; grey: no data."
+        @if !drawn.is_empty() {
+            h2 { "Health" }
+            p .note {
+                "What conditions measured, those that came nearest to their bounds first. Red: the "
+                "bound and what breached it; grey: no data. A curve ends where its condition "
+                "decides nothing any more."
+            }
+            (curves(drawn, report, zone, "What each condition measured, and its bound"))
+            @if !calm.is_empty() {
+                p .note {
+                    (calm.len()) " more never came nearer than "
+                    (format!("{:.0} %", calm.iter().map(|own| own.nearness).fold(0.0, f64::max) * 100.0))
+                    " of their bounds: "
+                    (calm.iter().map(|own| own.name.as_str()).collect::<Vec<_>>().join(", ")) "."
+                }
+            }
         }
-        (picture(height, "What each condition measured, and its bound", html! {
+        @if !drawn_awaited.is_empty() {
+            h2 { "What was waited for" }
+            p .note { "Conditions that tasks wait for. Blue: where they are to be, and when they were not yet." }
+            (curves(drawn_awaited, report, zone, "What tasks waited for"))
+            @if awaited.len() > drawn_awaited.len() {
+                p .note { (awaited.len() - drawn_awaited.len()) " more are in the JSON report." }
+            }
+        }
+    }
+}
+
+fn curves(drawn: &[&ConditionReport], report: &Report, zone: &TimeZone, label: &str) -> Markup {
+    const BAND: f64 = 78.0;
+    let (hours, height) = (hours(report, zone), BAND * drawn.len() as f64);
+    picture(
+        height,
+        label,
+        html! {
             (hours.grid(height))
             @for (band, own) in drawn.iter().enumerate() {
                 (curve(own, &hours, band as f64 * BAND, BAND, zone))
             }
-        }))
-        @if report.conditions.len() > drawn.len() {
-            p .note { (report.conditions.len() - drawn.len()) " more conditions are in the JSON report." }
-        }
-    }
+        },
+    )
 }
 
 fn curve(own: &ConditionReport, hours: &Hours<'_>, top: f64, band: f64, zone: &TimeZone) -> Markup {
@@ -212,6 +252,7 @@ fn curve(own: &ConditionReport, hours: &Hours<'_>, top: f64, band: f64, zone: &T
     let axis =
         Values::new(values.filter(|value| value.abs() <= most).chain([own.bound]), high, low);
     let bound = axis.y(own.bound);
+    let bound_class = if own.is_health { "bound" } else { "bound aim" };
     let bands = |spans: &[crate::report::Span], class: &str, what: &str| {
         html! {
             @for span in spans {
@@ -224,13 +265,19 @@ fn curve(own: &ConditionReport, hours: &Hours<'_>, top: f64, band: f64, zone: &T
     };
     html! {
         line .grid x1="0" y1=(top) x2=(RIGHT) y2=(top) {}
-        text .strong x="0" y=(top + 28.0) { (own.name) title { (own.name) } }
-        text .bound x="0" y=(top + 44.0) { "must be " (own.comparison) " " (number(own.bound)) }
-        text .sub x="0" y=(top + 58.0) { "nearest: " (format!("{:.0} %", own.nearness * 100.0)) " of the bound" }
+        text .strong x="0" y=(top + 28.0) { (cut(&own.name, 27)) title { (own.name) } }
+        text class=(bound_class) x="0" y=(top + 44.0) {
+            @if own.is_health { "must be " } @else { "waits for " }
+            (own.comparison) " " (number(own.bound))
+        }
+        @if own.is_health && own.nearness > 0.0 {
+            text .sub x="0" y=(top + 58.0) { "nearest: " (format!("{:.0} %", own.nearness * 100.0)) " of the bound" }
+        }
         (axis.ends())
         (bands(&own.outages, "outage", "no data"))
-        (bands(&own.breaches, "breachband", "breached"))
-        line .bound x1=(LEFT) x2=(RIGHT) y1=(bound) y2=(bound) {}
+        @if own.is_health { (bands(&own.breaches, "breachband", "breached")) }
+        @else { (bands(&own.breaches, "unmet", "not yet")) }
+        line class=(bound_class) x1=(LEFT) x2=(RIGHT) y1=(bound) y2=(bound) {}
         path .curve d=(line_of(own, hours, &axis)) {}
     }
 }
@@ -239,6 +286,7 @@ fn curve(own: &ConditionReport, hours: &Hours<'_>, top: f64, band: f64, zone: &T
 fn line_of(own: &ConditionReport, hours: &Hours<'_>, axis: &Values) -> String {
     let (mut path, mut is_down) = (String::new(), false);
     for (at, value) in &own.points {
+        is_down &= own.gaps.iter().all(|gap| gap.to != *at);
         let Some(value) = value else {
             is_down = false;
             continue;
@@ -293,7 +341,7 @@ fn task_bar(
     let took = task.took.map_or("open".to_owned(), brief);
     let weight = if task.is_critical { "strong" } else { "" };
     html! {
-        text class=(weight) x=(LEFT - 10.0) y=(y + 12.5) text-anchor="end" { (cut(&task.name)) title { (task.name) } }
+        text class=(weight) x=(LEFT - 10.0) y=(y + 12.5) text-anchor="end" { (cut(&task.name, 34)) title { (task.name) } }
         rect class=(class) x=(from) y=(y + 3.0) width=(tenth((to - from).max(2.0))) height=(ROW - 6.0) rx="2" {
             title { (task.name) ": " (phase(task.phase)) ", " (took) " from " (time_of_day(started, zone)) ", " (task.steps) " steps" }
         }
@@ -310,11 +358,10 @@ fn task_bar(
 }
 
 /// A name that fits beside a picture.
-fn cut(name: &str) -> String {
-    const LETTERS_MAX: usize = 34;
+fn cut(name: &str, letters_max: usize) -> String {
     match name.chars().count() {
-        count if count <= LETTERS_MAX => name.to_owned(),
-        _ => name.chars().take(LETTERS_MAX - 1).chain(['…']).collect(),
+        count if count <= letters_max => name.to_owned(),
+        _ => name.chars().take(letters_max - 1).chain(['…']).collect(),
     }
 }
 
@@ -336,7 +383,7 @@ pub fn knobs(report: &Report, zone: &TimeZone) -> Markup {
                     knob.moves.iter().filter_map(|(at, own)| Some((*at, own.number()?))).collect();
                 @let axis = Values::new(points.iter().map(|own| own.1), top + 8.0, top + BAND - 8.0);
                 line .grid x1="0" y1=(top) x2=(RIGHT) y2=(top) {}
-                text x="0" y=(top + 26.0) { (cut(&knob.name)) title { (knob.name) } }
+                text x="0" y=(top + 26.0) { (cut(&knob.name, 30)) title { (knob.name) } }
                 (axis.ends())
                 path .curve d=(stairs(&hours, &axis, &points, report.ended)) {}
             }

@@ -33,12 +33,12 @@ pub fn render(report: &Report, zone: &TimeZone) -> String {
             body {
                 (head(report, zone, &title))
                 (charts::timeline(report, zone))
+                (people(report, zone))
                 (charts::traffic(report, zone))
                 (charts::health(report, zone))
                 (charts::gantt(report, zone))
                 (path(report))
                 (charts::knobs(report, zone))
-                (people(report, zone))
                 (drifts(report, zone))
                 (tasks(report))
                 (close(report, zone))
@@ -75,7 +75,8 @@ fn head(report: &Report, zone: &TimeZone, title: &str) -> Markup {
     let steps: u32 = report.tasks.iter().map(|task| task.steps).sum();
     let done = report.tasks.iter().filter(|task| task.phase.is_complete()).count();
     let held = held_for(report);
-    let breaches: usize = report.conditions.iter().map(|own| own.breaches.len()).sum();
+    let health = report.conditions.iter().filter(|own| own.is_health);
+    let breaches: usize = health.map(|own| own.breaches.len()).sum();
     let outages: usize = report.conditions.iter().map(|own| own.outages.len()).sum();
     let mode = match report.mode {
         Mode::Drill => "drill",
@@ -125,7 +126,7 @@ fn held_for(report: &Report) -> Millis {
 
 fn path(report: &Report) -> Markup {
     html! {
-        p {
+        p .path {
             b .critical { "Critical path: " } (report.critical_path.join(" → ")) "."
             @if let Some(edge) = &report.costliest {
                 " Without " b { (edge.task) " after " (edge.after) }
@@ -138,15 +139,16 @@ fn path(report: &Report) -> Markup {
 
 fn people(report: &Report, zone: &TimeZone) -> Markup {
     html! {
-        h2 { "People" }
         table {
             tr {
+                th .n { "" }
                 th { "time of day, " (zone_name(report.opened, zone)) }
                 th .n { "since the start" }
                 th { "who" } th { "command" } th { "why" }
             }
-            @for said in &report.commands {
+            @for (at, said) in report.commands.iter().enumerate() {
                 tr {
+                    td .n { span .number { (at + 1) } }
                     td { (time_of_day(said.at, zone)) }
                     td .n { "+" (brief(said.at - report.opened)) }
                     td { (said.who()) } td { (said.what) } td { (said.reason) }

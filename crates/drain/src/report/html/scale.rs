@@ -61,10 +61,10 @@ impl<'a> Hours<'a> {
                 }
                 text .sub x=(x) y=(height + 27.0) text-anchor="middle" { "+" (span) }
             }
-            text .sub x=(LEFT - 12.0) y=(height + 14.0) text-anchor="end" {
+            text .sub x=(LEFT - 34.0) y=(height + 14.0) text-anchor="end" {
                 "time of day, " (zone_name(self.from, self.zone))
             }
-            text .sub x=(LEFT - 12.0) y=(height + 27.0) text-anchor="end" { "since the start" }
+            text .sub x=(LEFT - 34.0) y=(height + 27.0) text-anchor="end" { "since the start" }
         }
     }
 }
