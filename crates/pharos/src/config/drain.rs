@@ -8,7 +8,7 @@ use health::{Credentials, Endpoint, Target};
 use serde::Deserialize;
 
 use super::Checks;
-use crate::drains::{DrainConfig, HealthConfig, Sink};
+use crate::drains::{Channel, DrainConfig, HealthConfig, Sink};
 
 /// Where drains are kept unless told otherwise.
 const STORE: &str = "/var/lib/pharos/drain.db";
@@ -31,6 +31,10 @@ pub struct FileDrain {
     /// Signs the audit log.
     audit_key: Option<PathBuf>,
     audit_sink: Option<String>,
+    /// Commands that tell people.
+    notify: BTreeMap<String, Channel>,
+    /// The channel that is told what waits for a person.
+    alert: Option<String>,
 }
 
 impl Checks {
@@ -55,6 +59,20 @@ impl Checks {
                 Sink::Log
             }
         };
+        for (name, channel) in &spec.notify {
+            if channel.command.first().is_none_or(String::is_empty) {
+                let place = self.place(&format!("drain.notify.{name}.command"));
+                self.problems.push(format!("{place} is empty; accepted: a program and arguments"));
+            }
+        }
+        if let Some(alert) = spec.alert.as_ref().filter(|own| !spec.notify.contains_key(*own)) {
+            let known: Vec<&str> = spec.notify.keys().map(String::as_str).collect();
+            let known = if known.is_empty() { "none".into() } else { known.join(", ") };
+            let place = self.place("drain.alert");
+            self.problems.push(format!(
+                "{place} is {alert:?}, and there is no [drain.notify.{alert}]; channels: {known}"
+            ));
+        }
         let store = spec.store.unwrap_or_else(|| STORE.into());
         let audit_key = spec.audit_key.unwrap_or_else(|| {
             let mut beside = store.clone().into_os_string();
@@ -69,6 +87,8 @@ impl Checks {
             runbooks,
             drivers: spec.drivers,
             health,
+            notify: spec.notify,
+            alert: spec.alert,
         }
     }
 

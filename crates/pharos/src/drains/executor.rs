@@ -13,7 +13,8 @@ use std::time::Duration;
 use drain::engine::{
     Actor, Command, Effect, EffectId, Ended, Event, Fact, Record, Refusal, Run, RunOutcome,
 };
-use drain::{ConditionId, KnobId, Measurement, Plan, Source};
+use drain::report::describe;
+use drain::{ConditionId, KnobId, Measurement, Plan, Saying, Source, TaskId};
 use drivers::{Drivers, Fence};
 use futures_util::FutureExt;
 use store::{Lease, RunId, Step, Store};
@@ -24,7 +25,7 @@ use tokio::time::{Instant, interval, sleep, sleep_until};
 use super::clock::Clock;
 use super::status::{Status, Unseen};
 use super::tenure::Tenure;
-use super::{fleet, ledger};
+use super::{fleet, ledger, notify};
 use health::Health;
 
 /// How often conditions are measured: twice in the shortest wait of the plan,
@@ -65,6 +66,7 @@ pub struct World {
     pub drivers: Arc<Drivers>,
     pub health: Arc<dyn Health>,
     pub clock: Clock,
+    pub channels: Arc<notify::Channels>,
     #[cfg(test)]
     pub faults: super::tests::Faults,
     /// What is known of the fleet.
@@ -270,11 +272,39 @@ impl Executor {
             if let Fact::Issued { effect, what, .. } = &record.fact {
                 self.begin(*effect, what.clone());
             }
-            tracing::debug!(run = %self.lease.run, seq = record.seq, fact = ?record.fact);
+            self.log(&record);
             // Nobody may be listening.
             let _ = self.handle.events.send(Arc::new(record));
         }
         None
+    }
+
+    /// Logs what went wrong with a run, or else the record itself for those who
+    /// look closely. What waits for a person is logged with its status.
+    fn log(&self, record: &Record) {
+        let (run, plan) = (self.lease.run, self.run.plan());
+        let name = |task: &TaskId| plan.task(*task).name.as_str();
+        match &record.fact {
+            Fact::Failed { task, why } => {
+                tracing::warn!(%run, task = name(task), "{why}");
+            }
+            Fact::Held { task, why } => {
+                tracing::info!(%run, task = name(task), "held: {}", describe(plan, why));
+            }
+            Fact::Stuck { task } => {
+                tracing::warn!(%run, task = name(task), "takes longer than usual");
+            }
+            Fact::Drifted { knob, expected, found } => {
+                let knob = plan.knob(*knob);
+                tracing::warn!(%run, "drift: {knob} is {found}, and is set to {expected} again");
+            }
+            Fact::Astray { knob, expected, found, why } => {
+                let found = found.as_ref().map_or("unreadable".to_owned(), ToString::to_string);
+                let knob = plan.knob(*knob);
+                tracing::warn!(%run, "{knob} is {found} at the end, not {expected}: {why}");
+            }
+            fact => tracing::debug!(%run, seq = record.seq, ?fact),
+        }
     }
 
     /// Lets everybody know that nothing can be done, and why; the log once, which
@@ -303,7 +333,7 @@ impl Executor {
             return;
         };
         let (drivers, plan) = (self.world.drivers.clone(), self.run.plan().clone());
-        let permit = self.tenure.permit();
+        let (permit, channels) = (self.tenure.permit(), self.world.channels.clone());
         #[cfg(test)]
         let faults = self.world.faults.clone();
         let run = self.lease.run;
@@ -320,8 +350,16 @@ impl Executor {
                 Effect::Act(act) => {
                     permit.within(drivers.act(act, &once, fence)).await.map(|_| None)
                 }
+                Effect::Say(Saying { channel: Some(channel), text }) => {
+                    let (channel, text) = (channel.clone(), text.clone());
+                    let datacenter = plan.datacenter.clone();
+                    let message =
+                        notify::Message { channel, run: run.0, datacenter, text, needs: None };
+                    channels.deliver(&message).await;
+                    Ok(None)
+                }
                 Effect::Say(saying) => {
-                    tracing::info!(%run, channel = saying.channel, "{}", saying.text);
+                    tracing::info!(%run, "{}", saying.text);
                     Ok(None)
                 }
             };
@@ -467,6 +505,9 @@ impl Executor {
         if is_over || self.shown.elapsed() >= STATUS_EVERY / 2 {
             let now = self.world.clock.now();
             let status = Status::of(&self.run, self.lease.run, now, &self.unseen);
+            let messages =
+                self.world.channels.compare(self.lease.run, &self.status.borrow(), &status);
+            self.world.channels.send(messages);
             self.status.send_replace(Arc::new(status));
             self.shown = Instant::now();
         }

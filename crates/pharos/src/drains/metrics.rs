@@ -29,6 +29,9 @@ pub async fn write(drains: &Drains, page: &mut Page) {
     page.head("pharos_drain_audit_sink_failures_total", "counter", help);
     let failures = drains.sink_failures.load(Ordering::Relaxed);
     page.line("pharos_drain_audit_sink_failures_total", &[], failures);
+    let help = "Messages to people that could not be delivered.";
+    page.head("pharos_drain_notify_failures_total", "counter", help);
+    page.line("pharos_drain_notify_failures_total", &[], drains.world.channels.failures());
     for status in &statuses {
         let direction = direction_name(status.direction);
         let labels = [("datacenter", status.datacenter.as_str()), ("direction", direction)];
@@ -38,6 +41,9 @@ pub async fn write(drains: &Drains, page: &mut Page) {
             let labels = [labels[0], labels[1], ("phase", &name(phase))];
             page.line("pharos_drain_tasks", &labels, tasks);
         }
+        let help = "States of runs that wait for a person.";
+        page.head("pharos_drain_needs_person", "gauge", help);
+        page.line("pharos_drain_needs_person", &labels, status.needs_person.len());
         page.head("pharos_drain_tasks_held", "gauge", "Tasks that wait for something to be well.");
         let held = status.tasks.iter().filter(|task| task.hold.is_some()).count();
         page.line("pharos_drain_tasks_held", &labels, held);

@@ -11,6 +11,7 @@ mod fleet;
 mod instance;
 mod ledger;
 mod metrics;
+mod notify;
 mod outlook;
 mod planning;
 mod probing;
@@ -45,6 +46,7 @@ use tokio::time::{Instant, sleep};
 
 pub use executor::Handle;
 pub use metrics::write as write_metrics;
+pub use notify::Channel;
 pub use outlook::write_plan;
 pub use runbooks::{read_file, read_files};
 pub use sink::Sink;
@@ -55,6 +57,7 @@ use clock::Clock;
 use executor::{Message, World};
 use instance::Instance;
 use ledger::direction_name;
+use notify::Channels;
 use status::Unseen;
 use supervision::{Panicked, keep_going};
 use tenure::LEASE_MS;
@@ -75,6 +78,10 @@ pub struct DrainConfig {
     pub runbooks: PathBuf,
     pub drivers: BTreeMap<String, drivers::Config>,
     pub health: HealthConfig,
+    /// Commands that tell people, by the name of their channel.
+    pub notify: BTreeMap<String, Channel>,
+    /// The channel that is told what waits for a person.
+    pub alert: Option<String>,
     /// The file of the key that signs the audit log; made if there is none.
     pub audit_key: PathBuf,
     /// Where heads of the audit log go.
@@ -194,6 +201,7 @@ impl Drains {
                 store: store.clone(),
                 drivers: Arc::new(drivers),
                 health,
+                channels: Arc::new(Channels::new(config.notify, config.alert)),
                 clock: Clock::of_the_wall(),
                 known: Arc::default(),
                 #[cfg(test)]

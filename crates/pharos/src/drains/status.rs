@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 
 use drain::engine::{ATTEMPTS_MAX, Abort, DRIFTS_MAX, Hold, Mode, Phase, Run, RunOutcome};
-use drain::fleet::LimitReached;
 use drain::report::describe;
 use drain::{
     ConditionId, Direction, Eta, KnobId, Millis, StageKind, TaskId, Time, Value, Verdict, forecast,
@@ -325,18 +324,13 @@ impl TaskStatus {
 }
 
 /// Why a task failed, or what failed last of one that tries again. A task that
-/// failed has a reason, also where the records of an older version say none.
+/// failed has a reason, whatever its records say.
 fn failure(run: &Run, id: TaskId) -> Option<String> {
-    let (task, state) = (run.plan().task(id), run.state().task(id));
-    let stage = || &task.stages[state.stumbled.unwrap_or(state.stage).index()].name;
-    match state.trouble() {
-        Some(why) => Some(why.to_owned()),
-        None if state.phase == Phase::Failed => Some(format!("stage `{}` failed", stage())),
-        None if state.phase == Phase::Unreverted => {
-            Some("it did what setting its knobs back does not undo".into())
-        }
-        None => None,
-    }
+    let state = run.state().task(id);
+    let must_say = matches!(state.phase, Phase::Failed | Phase::Unreverted);
+    let stage = || &run.plan().task(id).stages[state.stage.index()].name;
+    let unsaid = || must_say.then(|| format!("{} failed", stage()));
+    state.trouble().map(str::to_owned).or_else(unsaid)
 }
 
 fn stuck(run: &Run, id: TaskId, now: Time) -> String {
@@ -386,20 +380,15 @@ fn why_held(run: &Run, id: TaskId, hold: &Hold, now: Time, unseen: &Unseen) -> S
         Hold::Contested { .. } => {
             format!("{why}; `resume {}` goes on once nobody does", plan.task(id).name)
         }
-        Hold::Limit(reached) => limits(run, reached),
+        Hold::Limit(_) => match run.state().waived_by.iter().next() {
+            None => why,
+            Some(one) => format!("{why}; {one} waived it, a second person must too"),
+        },
         Hold::Unanswered { effect } => match run.state().in_flight.get(effect) {
             Some(own) => format!("{why} since {}", whole_secs(now - own.since)),
             None => why,
         },
         _ => why,
-    }
-}
-
-/// Which limit is in the way, because of which runs, and who has waived it.
-fn limits(run: &Run, reached: &LimitReached) -> String {
-    match run.state().waived_by.iter().next() {
-        None => reached.to_string(),
-        Some(one) => format!("{reached}; {one} waived it, a second person must too"),
     }
 }
 

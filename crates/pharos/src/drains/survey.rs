@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use drain::engine::Mode;
+use drain::fleet::Limit;
 use drain::{Direction, Foresight, KnobId, Plan, Source, StageKind, Value};
 use drivers::{Drivers, Error, Shape};
 use serde::Serialize;
@@ -67,10 +68,17 @@ impl Survey {
             return;
         }
         if let Err(reached) = plan.fleet.check_limits(plan, Mode::Drill) {
-            self.problems.push(format!(
-                "limit: {reached}; accepted: a restore of what is drained, or a drain in disaster \
-                 mode, which waits until two people `waive` the limits"
-            ));
+            let accepted = match reached.limit {
+                Limit::Unknown => {
+                    "traffic knobs that can be read in every datacenter where the service has \
+                     `load`, or --disaster, which takes them to serve"
+                }
+                _ => {
+                    "a restore of what is drained, or --disaster, which waits until two people \
+                     `waive` the limits"
+                }
+            };
+            self.problems.push(format!("limit: {reached}; accepted: {accepted}"));
         }
     }
 

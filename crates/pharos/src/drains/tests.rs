@@ -96,6 +96,8 @@ async fn try_start(name: &str, home: &Path, web: &str) -> Result<Arc<Drains>, St
         health: HealthConfig::Scrape { targets: Vec::new(), interval: Duration::from_secs(60) },
         audit_key: home.join("audit.key"),
         audit_sink: Sink::File(home.join("heads")),
+        notify: BTreeMap::new(),
+        alert: None,
     };
     Drains::start(config).await
 }

@@ -152,7 +152,9 @@ fn what_a_drain_began_can_be_restored_before_it_came_to_the_rest() {
         .replace("  ask:\n", "  more:\n    template: TrafficShift\n    with: {knob: \"files:chat-$dc\", to: 0%}\n    after: [ask]\n  ask:\n    after: [shift]\n")
         .replace("restore:\n", "restore:\n  more:\n    template: TrafficShift\n    with: {knob: \"files:chat-$dc\", to: original}\n");
     std::fs::write(home.path().join("runbooks/web.yaml"), two).unwrap();
-    std::fs::write(home.path().join("chat-east"), "0.7").unwrap();
+    for knob in ["chat-east", "chat-west"] {
+        std::fs::write(home.path().join(knob), "0.7").unwrap();
+    }
     pharos.say(&["drain", "east"]);
     pharos.until("half is drained", |status| status.phase("web.ask") == "running");
     pharos.say(&["abort", "--reason", "false alarm"]);
@@ -177,7 +179,7 @@ fn what_comes_back_by_itself_is_shown_below_the_last_run() {
     pharos.say(&["approve", "web.ask", "--by", "bob"]);
     pharos.until("it is drained", |status| status.outcome() == Some("completed"));
     pharos.stop();
-    // A server looks when it starts, and then every 10 s.
+    // A server looks when it starts, and then every 3 s.
     std::fs::write(home.path().join("web-east"), "0.8").unwrap();
     let pharos = Pharos::start(home.path());
     let status = pharos.until("it is noticed", |status| status.0["strayed"][0].is_object());
@@ -186,10 +188,14 @@ fn what_comes_back_by_itself_is_shown_below_the_last_run() {
     let line = shown.lines().find(|line| line.contains("files:web-east")).expect(&shown);
     assert!(line.ends_with(" 0.8, was left at 0"), "{shown}");
     assert!(shown.contains("`drain east` sets them again"), "{shown}");
-    assert!(pharos.log().contains("`pharos drain east` turns it again"), "{}", pharos.log());
+    let why = "it is not put back: keep_drained is `disaster`, and the drain was a drill; `pharos \
+               drain east` does that";
+    assert!(pharos.log().contains(why), "{}", pharos.log());
     let metrics = http(pharos.admin, "GET", "/metrics").1;
     assert_eq!(complaints_of_promtool(&metrics), "");
-    for line in ["pharos_drain_share{datacenter=\"east\"} 1", "pharos_drain_runs 0"] {
+    let drifted = "pharos_drain_knobs_strayed{datacenter=\"east\"} 1";
+    // Nothing is drained any more.
+    for line in ["pharos_drain_share{datacenter=\"east\"} 0", "pharos_drain_runs 0", drifted] {
         assert!(metrics.lines().any(|own| own == line), "{metrics}");
     }
 }
@@ -369,12 +375,14 @@ fn limits_count_what_other_runs_drain() {
     let is_open = open_to_operators(home.path());
     let pharos = Pharos::start(home.path());
     pharos.say(&["drain", "east", "--overload"]);
-    pharos.say(&["drain", "west", "--overload"]);
+    let refused = pharos.refuse(&["drain", "west", "--overload"]);
+    assert!(refused.contains("east is drained (open drain, run 1)"), "{refused}");
+    pharos.say(&["drain", "west", "--overload", "--disaster"]);
     let held = pharos.until("the second is held", |status| {
         status.0["datacenter"] == "west" && !status.task("web.ask")["hold"].is_null()
     });
     let why = held.task("web.ask")["hold"]["why"].as_str().unwrap();
-    assert!(why.contains("limit"), "{why}");
+    assert!(why.starts_with("limit: serving_min is 1") && why.contains("run 1"), "{why}");
     let several = pharos.refuse(&["approve", "web.ask"]);
     assert!(several.contains("several runs go on; say which with --run"), "{several}");
     // One alone may not set limits aside, whatever is typed.

@@ -87,6 +87,8 @@ impl Site {
             health,
             audit_key: at.join("audit.key"),
             audit_sink: Sink::File(at.join("heads")),
+            notify: BTreeMap::new(),
+            alert: None,
         };
         Site { drains: Drains::start(config).await.unwrap(), home }
     }

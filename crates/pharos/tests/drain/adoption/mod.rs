@@ -103,7 +103,6 @@ fn lag_was_measured_after_the_fence(fleet: &Fleet, datacenter: &str) {
 /// Nothing is written until the fence is about to be set. The lag of that time,
 /// which is 0, says nothing about the writes that are acknowledged until then.
 #[test]
-#[ignore = "needs branch safety"]
 fn writes_that_are_acknowledged_while_the_fence_is_set_are_not_lost() {
     if !is_here() {
         return;
@@ -124,7 +123,6 @@ fn writes_that_are_acknowledged_while_the_fence_is_set_are_not_lost() {
 /// A replica that is a second behind is near enough to begin. It is not near
 /// enough to be promoted.
 #[test]
-#[ignore = "needs branch safety"]
 fn a_tolerant_bound_before_the_fence_loses_no_write() {
     if !is_here() {
         return;
@@ -140,7 +138,6 @@ fn a_tolerant_bound_before_the_fence_loses_no_write() {
 
 /// The way back is a promotion too.
 #[test]
-#[ignore = "needs branch safety"]
 fn a_promotion_is_reverted_without_a_lost_write() {
     if !is_here() {
         return;
@@ -163,7 +160,6 @@ fn a_promotion_is_reverted_without_a_lost_write() {
 /// Without a way to fence the new primary, the promotion stays. The restore has
 /// one.
 #[test]
-#[ignore = "needs branch safety"]
 fn a_revert_that_would_lose_writes_is_refused_with_what_to_do() {
     if !is_here() {
         return;
@@ -193,7 +189,6 @@ fn a_revert_that_would_lose_writes_is_refused_with_what_to_do() {
 
 /// The edge serves; what it does is not seen any more, and so not judged.
 #[test]
-#[ignore = "needs branch safety"]
 fn no_traffic_is_moved_while_the_exporter_is_dead() {
     if !is_here() {
         return;
@@ -265,13 +260,11 @@ fn waits_for_the_exporter(manner: Manner) {
 }
 
 #[test]
-#[ignore = "needs branch safety"]
 fn no_replica_is_promoted_while_the_exporter_responds_with_an_error() {
     waits_for_the_exporter(Manner::NotFound);
 }
 
 #[test]
-#[ignore = "needs branch safety"]
 fn no_replica_is_promoted_while_the_page_of_the_exporter_is_empty() {
     waits_for_the_exporter(Manner::Empty);
 }
@@ -279,7 +272,6 @@ fn no_replica_is_promoted_while_the_page_of_the_exporter_is_empty() {
 /// The reload brings the weights of the configuration back, and with them traffic
 /// to a datacenter that is gone.
 #[test]
-#[ignore = "needs branches safety and fleet"]
 fn a_reload_between_runs_does_not_bring_traffic_back_to_a_lost_datacenter() {
     if !is_here() {
         return;
@@ -315,7 +307,6 @@ fn a_reload_between_runs_does_not_bring_traffic_back_to_a_lost_datacenter() {
 /// left when its drain is aborted, and none of them counts as done. dc3 is the last
 /// that serves.
 #[test]
-#[ignore = "needs branches safety and fleet"]
 fn an_aborted_drain_counts_by_the_traffic_that_has_left() {
     if !is_here() {
         return;
@@ -374,7 +365,6 @@ fn an_aborted_drain_counts_by_the_traffic_that_has_left() {
 /// no share of errors, and no other datacenter has room: that is when a restore is
 /// needed most.
 #[test]
-#[ignore = "needs branches safety and fleet"]
 fn a_restore_completes_during_a_total_outage() {
     if !is_here() {
         return;

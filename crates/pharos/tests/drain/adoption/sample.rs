@@ -25,7 +25,6 @@ fn the_page_shows_the_files_of_the_sample_as_they_are() {
 }
 
 #[test]
-#[ignore = "needs branches safety and fleet"]
 fn the_runbooks_of_the_sample_pass_the_check_without_a_warning() {
     let checked = Command::new(PHAROS)
         .args(["runbook", "check", "samples/promote/runbooks"])
