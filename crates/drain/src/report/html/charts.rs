@@ -314,7 +314,7 @@ pub fn gantt(report: &Report, zone: &TimeZone) -> Markup {
     html! {
         h2 { "Tasks" }
         div .legend {
-            (key("var(--orange)", "done, on the critical path")) (key("#7fa8cf", "done"))
+            (key("#f2a765", "done, on the critical path")) (key("#7fa8cf", "done"))
             (key("var(--red)", "failed, or held by bad health")) (key("var(--grey)", "held without data"))
             (key("var(--violet)", "paused, or reverted")) (key("var(--yellow)", "held otherwise"))
             (key("#bcd3ea", "waits for a condition or a budget"))
@@ -357,8 +357,10 @@ fn task_bar(
                 title { (hold.why) ": " (brief(hold.to - hold.from)) }
             }
         }
-        @if let Some(failure) = &task.failure {
-            text .bound x=(to + 4.0) y=(y + 12.5) { "✗" title { (failure) } }
+        @for failed in report.failures.iter().filter(|failed| failed.task == task.name) {
+            text .failmark x=(hours.x(failed.at)) y=(y + 13.5) text-anchor="middle" {
+                "✗" title { (time_of_day(failed.at, zone)) ": " (failed.why) }
+            }
         }
     }
 }
