@@ -83,14 +83,19 @@ fn picture(status: &Status, view: &View<'_>) -> Vec<Line> {
         return lines;
     };
     let room = rows.saturating_sub(lines.len() + 1);
-    let mut body = fill(as_full_as_fits(status, view, room), room);
+    let mut blocks = fill(as_full_as_fits(status, view, room), room);
     for quiet in [waiting(status), done(status)] {
-        let left = room.saturating_sub(body.len());
-        body.extend(quiet.quietly(left.saturating_sub(1), view.columns));
+        let left = room.saturating_sub(blocks.iter().map(Vec::len).sum());
+        blocks.push(quiet.quietly(left.saturating_sub(1), view.columns));
     }
-    let gap = usize::from(body.len() < room);
-    lines.extend(std::iter::repeat_n(Line::default(), gap));
-    lines.extend(body);
+    blocks.retain(|block| !block.is_empty());
+    // Blank lines between them, or at least one above, where there is room.
+    let left = room.saturating_sub(blocks.iter().map(Vec::len).sum());
+    let gaps = if left >= blocks.len() { blocks.len() } else { usize::from(left > 0) };
+    for (at, block) in blocks.into_iter().enumerate() {
+        lines.extend((at < gaps).then(Line::default));
+        lines.extend(block);
+    }
     lines.truncate(rows.saturating_sub(1));
     lines.push(counts);
     lines.truncate(rows);
@@ -119,7 +124,7 @@ fn as_full_as_fits(status: &Status, view: &View<'_>, room: usize) -> Vec<Section
 
 /// Sections in so many lines: first each gets its title and one thing, then as
 /// much as there is room for, the first ones first.
-fn fill(sections: Vec<Section>, room: usize) -> Vec<Line> {
+fn fill(sections: Vec<Section>, room: usize) -> Vec<Vec<Line>> {
     let mut heights: Vec<usize> = Vec::new();
     let mut left = room;
     for section in &sections {
@@ -136,7 +141,7 @@ fn fill(sections: Vec<Section>, room: usize) -> Vec<Line> {
         }
     }
     let shown = sections.into_iter().zip(heights);
-    shown.flat_map(|(section, height)| section.take(height)).collect()
+    shown.map(|(section, height)| section.take(height)).collect()
 }
 
 impl Section {
