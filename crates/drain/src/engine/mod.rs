@@ -283,6 +283,13 @@ impl Run {
         self.plan.condition(condition).verdict(&self.seen[condition.index()], now)
     }
 
+    /// Of the conditions that decide something now, those that must hold while
+    /// tasks run; others are waited for.
+    pub fn watched_health(&self) -> BTreeSet<ConditionId> {
+        let own = self.in_play.tasks.iter().flat_map(|id| &self.plan.task(*id).health);
+        self.plan.health.iter().chain(own).copied().collect()
+    }
+
     /// When something is to be done if nothing happens before.
     pub fn wakes_at(&self) -> Option<Time> {
         self.agenda.first().map(|(at, _)| *at)

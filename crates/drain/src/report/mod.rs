@@ -18,7 +18,7 @@ pub use traffic::TrafficReport;
 use self::curves::Curves;
 use crate::condition::Condition;
 use crate::date::rfc3339;
-use crate::engine::{Corrupt, Effect, Fact, Hold, Mode, Phase, Record, RunOutcome, State};
+use crate::engine::{Corrupt, Effect, Fact, Hold, Mode, Phase, Record, RunOutcome, State, Trigger};
 use crate::history::Sample;
 use crate::number::number;
 use crate::plan::{ConditionId, Direction, KnobId, Plan, TaskId};
@@ -58,6 +58,8 @@ pub struct Report {
     pub traffic: Vec<TrafficReport>,
     /// When tasks were held, and why.
     pub holds: Vec<HoldReport>,
+    /// When tasks failed, and why, also those that were retried.
+    pub failures: Vec<FailureReport>,
     pub knobs: Vec<KnobReport>,
     pub drifts: Vec<Drift>,
     /// Knobs that were not where they were left when the run was closed.
@@ -94,6 +96,14 @@ pub struct CloseCall {
     pub nearness: f64,
     pub value: f64,
     pub at: Time,
+}
+
+/// A task that failed, or could not be put back.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FailureReport {
+    pub task: String,
+    pub at: Time,
+    pub why: String,
 }
 
 /// A task that was held for a while.
@@ -160,6 +170,7 @@ impl Report {
         for record in records {
             state.apply(plan, record)?;
             gathered.take(plan, record);
+            gathered.take_failure(plan, record, &state);
         }
         Ok(gathered.report(plan, &state, records))
     }
@@ -184,6 +195,7 @@ struct Gathered {
     /// Of each task.
     holds: Vec<Holds>,
     intervals: Vec<HoldReport>,
+    failures: Vec<FailureReport>,
     curves: Curves,
     close: Vec<Option<CloseCall>>,
     moves: Vec<Vec<(Time, Value)>>,
@@ -198,6 +210,7 @@ impl Gathered {
         Gathered {
             holds: vec![(None, Vec::new()); plan.tasks.len()],
             intervals: Vec::new(),
+            failures: Vec::new(),
             curves: Curves::new(plan),
             close: vec![None; plan.conditions.len()],
             moves: vec![Vec::new(); plan.knobs.len()],
@@ -262,6 +275,18 @@ impl Gathered {
         }
     }
 
+    /// Notes that a task failed; `state` is that after the record.
+    fn take_failure(&mut self, plan: &Plan, record: &Record, state: &State) {
+        let Fact::Moved { task, trigger: Trigger::StagesFailed | Trigger::RevertFailed } =
+            record.fact
+        else {
+            return;
+        };
+        let why = state.task(task).trouble().unwrap_or("no reason was recorded").to_owned();
+        let task = plan.task(task).name.clone();
+        self.failures.push(FailureReport { task, at: record.at, why });
+    }
+
     fn end_hold(&mut self, plan: &Plan, task: TaskId, at: Time) {
         let (open, sums) = &mut self.holds[task.index()];
         let Some((since, hold)) = open.take() else { return };
@@ -323,6 +348,7 @@ impl Gathered {
             conditions: self.curves.report(plan, ended),
             traffic: traffic::of(plan, &moves, opened),
             holds: self.intervals,
+            failures: self.failures,
             knobs: (moves.into_iter().enumerate())
                 .filter(|(_, moves)| !moves.is_empty())
                 .map(|(at, moves)| KnobReport {

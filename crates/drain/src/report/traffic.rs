@@ -113,3 +113,53 @@ fn open_at(own: &ServiceTraffic, datacenter: usize, moves: &Moves<'_>, time: Tim
     };
     own.multiplier(datacenter, position, None)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Direction;
+    use crate::runbook::Library;
+
+    const WEB: &str = r#"
+pharos: service/v1
+service: web
+traffic: stateless
+user_facing: true
+load: {east: 60, west: 30, south: 30}
+health: {errors: {query: 'errors{service="web"}', below: 0.01, no_data: block}}
+drain:
+  shift: {template: TrafficShift, with: {knob: "edge:web/$dc", to: 0%}}
+restore:
+  shift: {template: TrafficShift, with: {knob: "edge:web/$dc", to: original}}
+"#;
+    const EAST: &str = "
+pharos: evacuation/v1
+datacenter: east
+datacenters: {east: {capacity: 100}, west: {capacity: 100}, south: {capacity: 200}}
+services: [web]
+";
+
+    #[test]
+    fn what_leaves_one_datacenter_is_what_the_others_get() {
+        let files = [("web.yaml", WEB), ("east.yaml", EAST)];
+        let files = files.map(|(name, text)| (name.to_owned(), text.to_owned()));
+        let library = Library::new(files.to_vec());
+        let none = BTreeMap::new();
+        let plan = library.plan("east", Direction::Drain, &none, &BTreeMap::new()).unwrap();
+        let at = plan.knobs.iter().position(|knob| knob.name == "web/east").unwrap();
+        let mut moves = vec![Vec::new(); plan.knobs.len()];
+        let steps = [(0, 0.8), (10, 0.4), (20, 0.0)];
+        moves[at] = steps.map(|(at, value)| (Time(at), Value::Number(value))).to_vec();
+        let reports = of(&plan, &moves, Time(0));
+        let loads: Vec<Vec<f64>> = reports
+            .iter()
+            .map(|own| own.points.iter().map(|(_, load)| load.round()).collect())
+            .collect();
+        assert_eq!(loads, [[60.0, 40.0, 0.0], [30.0, 40.0, 60.0], [30.0, 40.0, 60.0]]);
+        let after: Vec<f64> = reports.iter().map(TrafficReport::after).collect();
+        assert_eq!(after, [0.0, 0.6, 0.3]);
+        // Without a move all is as declared.
+        let still = of(&plan, &vec![Vec::new(); plan.knobs.len()], Time(0));
+        assert_eq!(still[0].points, [(Time(0), 60.0)]);
+    }
+}

@@ -174,6 +174,10 @@ pub struct ConditionStatus {
     pub bound: f64,
     pub verdict: Verdict,
     pub overridden: bool,
+    /// Whether it must hold while tasks run. Others are waited for, and do not
+    /// hold before their time.
+    #[serde(default)]
+    pub is_health: bool,
     /// The labels of the series that decides: which datacenter, which instance.
     #[serde(default)]
     pub series: Option<String>,
@@ -213,6 +217,7 @@ impl Status {
         let (plan, state) = (run.plan(), run.state());
         let forecast = forecast(plan, state, now);
         let path = forecast.critical_path.iter();
+        let health = run.watched_health();
         let mut status = Status {
             run: id.0,
             datacenter: plan.datacenter.clone(),
@@ -234,7 +239,7 @@ impl Status {
             conditions: run
                 .watched()
                 .into_iter()
-                .map(|id| condition(run, id, now, unseen))
+                .map(|id| condition(run, id, now, unseen, health.contains(&id)))
                 .collect(),
             drifts: drifts(run, now),
             next_seq: state.next_seq,
@@ -400,7 +405,13 @@ fn asks(run: &Run, id: TaskId) -> Option<String> {
     }
 }
 
-fn condition(run: &Run, id: ConditionId, now: Time, unseen: &Unseen) -> ConditionStatus {
+fn condition(
+    run: &Run,
+    id: ConditionId,
+    now: Time,
+    unseen: &Unseen,
+    is_health: bool,
+) -> ConditionStatus {
     let own = run.plan().condition(id);
     let found = run.measurement(id);
     let age = found.map(|found| now - found.to);
@@ -419,6 +430,7 @@ fn condition(run: &Run, id: ConditionId, now: Time, unseen: &Unseen) -> Conditio
         bound: own.bound,
         verdict: run.verdict(id, now),
         overridden: run.state().overridden.contains(&id),
+        is_health,
         series: unseen.series.get(&id).cloned(),
         age_ms: age.map(|age| age.0),
         silence,

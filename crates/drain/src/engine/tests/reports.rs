@@ -111,6 +111,22 @@ fn curves_have_their_bounds_and_what_was_missing_or_too_much() {
     assert!(kinds.contains(&"no_data") && kinds.contains(&"breach"), "{kinds:?}");
 }
 
+#[test]
+fn a_failure_is_told_also_where_a_retry_mended_it() {
+    let mut sketch = Sketch::new();
+    let web = sketch.shift("web", &[]);
+    let mut world = World::open(sketch);
+    world.broken.insert(KnobId(0), Ended::Refused { why: "no such server".into() });
+    world.until("it fails", |world| world.phase(web) == Phase::Failed);
+    let failed = world.now;
+    world.broken.clear();
+    world.say(Command::Retry { task: web });
+    world.until("it is drained", |world| world.outcome().is_some());
+    let [failure] = &report_of(&world).failures[..] else { panic!("not one") };
+    assert_eq!((failure.task.as_str(), failure.at), ("web", failed));
+    assert!(failure.why.contains("no such server"), "{failure:?}");
+}
+
 /// A run of hours writes down a bounded number of values, and goes on after a
 /// crash where it was.
 #[test]

@@ -16,7 +16,7 @@ const CURVES_MAX: usize = 16;
 const KNOBS_MAX: usize = 24;
 /// Conditions that never came that near to their bounds are named, not drawn;
 /// but a few always are.
-const NEWS: f64 = 0.05;
+const NEWS: f64 = 0.25;
 const CURVES_MIN: usize = 4;
 const ROW: f64 = 17.0;
 /// Colours of datacenters, told apart also by those who do not see all.
@@ -74,6 +74,7 @@ pub fn timeline(report: &Report, zone: &TimeZone) -> Markup {
     };
     let names = [
         "people",
+        "failed",
         "paused",
         "held by bad health",
         "held without data",
@@ -92,16 +93,21 @@ pub fn timeline(report: &Report, zone: &TimeZone) -> Markup {
                 line .grid x1="0" y1=(band as f64 * BAND) x2=(RIGHT) y2=(band as f64 * BAND) {}
                 text x=(LEFT - 12.0) y=(middle(band) + 4.0) text-anchor="end" { (name) }
             }
-            @for hold in holds(&["paused"]) { (of_hold(1, hold)) }
-            @for hold in holds(&["breach"]) { (of_hold(2, hold)) }
-            @for hold in holds(&["no_data"]) { (of_hold(3, hold)) }
+            @for hold in holds(&["paused"]) { (of_hold(2, hold)) }
+            @for hold in holds(&["breach"]) { (of_hold(3, hold)) }
+            @for hold in holds(&["no_data"]) { (of_hold(4, hold)) }
             @for hold in holds(&["limit", "contested", "unreadable", "unanswered"]) {
-                (of_hold(4, hold))
+                (of_hold(5, hold))
             }
-            @for span in spans(|own| &own.breaches) { (of_span(5, "breach", span)) }
-            @for span in spans(|own| &own.outages) { (of_span(6, "no_data", span)) }
+            @for span in spans(|own| &own.breaches) { (of_span(6, "breach", span)) }
+            @for span in spans(|own| &own.outages) { (of_span(7, "no_data", span)) }
+            @for failed in &report.failures {
+                text .failmark x=(hours.x(failed.at)) y=(middle(1) + 5.0) text-anchor="middle" {
+                    "✗" title { (failed.task) " at " (time_of_day(failed.at, zone)) ": " (failed.why) }
+                }
+            }
             @for drift in &report.drifts {
-                @let (x, y) = (hours.x(drift.at), middle(7));
+                @let (x, y) = (hours.x(drift.at), middle(8));
                 path .drift d=(format!("M{} {y}l5 -6l5 6l-5 6z", x - 5.0)) {
                     title {
                         (drift.knob) ": set to " (value(&drift.expected)) ", found at "
@@ -158,7 +164,7 @@ pub fn traffic(report: &Report, zone: &TimeZone) -> Markup {
                     title { (own.datacenter) ": usable " (number(own.usable)) }
                 }
                 // Those that are on top of each other are seen all the same.
-                @let wide = 1.8 + 2.0 * (report.traffic.len() - 1 - at) as f64;
+                @let wide = 1.8 + 1.3 * (report.traffic.len() - 1 - at) as f64;
                 path .curve style=(format!("stroke:{colour};stroke-width:{wide}"))
                      d=(stairs(&hours, &axis, &own.points, report.ended)) {
                     title { (own.datacenter) }

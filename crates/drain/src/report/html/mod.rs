@@ -97,6 +97,7 @@ fn head(report: &Report, zone: &TimeZone, title: &str) -> Markup {
                 (fact("took", &brief(report.makespan)))
                 (fact("tasks complete", &format!("{done} of {}", report.tasks.len())))
                 (fact("steps", &steps.to_string()))
+                (fact("failures", &report.failures.len().to_string()))
                 (fact("held for", &brief(held)))
                 (fact("breaches", &breaches.to_string()))
                 (fact("outages of data", &outages.to_string()))

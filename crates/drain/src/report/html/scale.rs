@@ -50,7 +50,8 @@ impl<'a> Hours<'a> {
     /// has passed below.
     pub fn grid(&self, height: f64) -> Markup {
         let ticks = self.ticks();
-        let has_seconds = ticks.get(1).is_some_and(|every| every.0 % 60_000 != 0);
+        let is_whole = |millis: u64| millis.is_multiple_of(60_000);
+        let has_seconds = !is_whole(self.from.0) || ticks.iter().any(|span| !is_whole(span.0));
         html! {
             @for span in &ticks {
                 @let at = self.from + *span;

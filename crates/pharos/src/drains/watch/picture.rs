@@ -53,6 +53,8 @@ struct Section {
     items: Vec<Vec<Line>>,
     /// Names that stand for the items where there is room for nothing else.
     names: Vec<String>,
+    /// Nothing is wrong with it.
+    is_calm: bool,
     /// What is said of items that have no place: `… 3 more {this}`.
     more: &'static str,
 }
@@ -98,11 +100,16 @@ fn picture(status: &Status, view: &View<'_>) -> Vec<Line> {
 /// Says as much as there is room for: a line about everything first, then more,
 /// of the most urgent first.
 fn as_full_as_fits(status: &Status, view: &View<'_>, room: usize) -> Vec<Section> {
+    // What goes well is cut short before what does not.
+    let wanted = |section: &Section| match section.is_calm {
+        true => section.height().min((room / 3).max(3)),
+        false => section.height(),
+    };
     let mut chosen = sections(status, view, Detail::Least);
     for detail in [Detail::Short, Detail::Full] {
         for (at, richer) in sections(status, view, detail).into_iter().enumerate() {
-            let all: usize = chosen.iter().map(Section::height).sum();
-            if all - chosen[at].height() + richer.height() <= room {
+            let all: usize = chosen.iter().map(wanted).sum();
+            if all - wanted(&chosen[at]) + wanted(&richer) <= room {
                 chosen[at] = richer;
             }
         }
@@ -134,7 +141,13 @@ fn fill(sections: Vec<Section>, room: usize) -> Vec<Line> {
 
 impl Section {
     fn new(style: Style, title: String, more: &'static str) -> Section {
-        Section { title: Line::new(style, title), items: Vec::new(), names: Vec::new(), more }
+        Section {
+            title: Line::new(style, title),
+            items: Vec::new(),
+            names: Vec::new(),
+            is_calm: false,
+            more,
+        }
     }
 
     fn height(&self) -> usize {
@@ -332,10 +345,11 @@ fn counts(status: &Status) -> Line {
             gap = " · ";
         }
     }
-    let hold = status.conditions.iter().filter(|own| own.verdict == Verdict::Holds).count();
-    match status.outcome.is_none() && !status.conditions.is_empty() {
-        true => line
-            .and(Style::Dim, format!(" · {hold} of {} conditions hold", status.conditions.len())),
+    let health = || status.conditions.iter().filter(|own| own.is_health);
+    let hold = health().filter(|own| own.verdict == Verdict::Holds).count();
+    let all = health().count();
+    match status.outcome.is_none() && all > 0 {
+        true => line.and(Style::Dim, format!(" · {hold} of {all} conditions of health hold")),
         false => line,
     }
 }
@@ -392,11 +406,14 @@ impl Writer<'_> {
             format!("needs a person: {}", needs.len()),
             "that need a person",
         );
-        section.items = needs.iter().map(|need| self.need(need)).collect();
+        let groups = groups(needs.iter(), |need| (need.kind, need.why.as_str()));
+        section.items = groups.iter().map(|group| self.need(group)).collect();
         section
     }
 
-    fn need(&self, need: &NeedsPerson) -> Vec<Line> {
+    /// What needs a person, with all tasks that need one for the same.
+    fn need(&self, group: &[&NeedsPerson]) -> Vec<Line> {
+        let need = group[0];
         let (mark, word, style) = match need.kind {
             NeedKind::StandsStill => ("✗", "stands still", Style::Bad),
             NeedKind::Failed => ("✗", "failed", Style::Bad),
@@ -412,9 +429,11 @@ impl Writer<'_> {
             NeedKind::Stopped => ("■", "stopped", Style::Warn),
             NeedKind::Paused => ("‖", "paused", Style::Warn),
         };
+        let names: Vec<&str> = group.iter().filter_map(|need| need.task.as_deref()).collect();
         let about = need.task.as_deref().or(need.knob.as_deref()).unwrap_or("the run");
-        let since = secs(self.status.now - need.since);
-        let head = self.mark(mark, style, about);
+        let first = group.iter().map(|need| need.since).min().unwrap_or(need.since);
+        let since = secs(self.status.now - first);
+        let head = self.mark_all(mark, style, about, &names);
         let since = match need.kind {
             NeedKind::Failed | NeedKind::Stopped | NeedKind::Unreverted => format!("{since} ago"),
             _ => format!("for {since}"),
@@ -423,7 +442,45 @@ impl Writer<'_> {
         let task = self.status.tasks.iter().find(|task| Some(&task.name) == need.task.as_ref());
         let series = task.and_then(|task| self.series(task.hold.as_ref()));
         let why = format!("{}{}", need.why, series.unwrap_or_default());
-        self.item(head, &why, Style::Plain, &need.todo)
+        // What helps one of them helps each.
+        let todo = match names.len() {
+            0 | 1 => need.todo.clone(),
+            _ => need.todo.replace(about, "TASK"),
+        };
+        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+        let mut lines = self.item(head, &why, Style::Plain, "");
+        lines.extend(self.names(&names));
+        lines.extend(self.todo(&todo));
+        lines
+    }
+
+    /// The names of several tasks that one thing is said of.
+    fn names(&self, names: &[String]) -> Vec<Line> {
+        let rows = match self.detail {
+            _ if names.len() < 2 => return Vec::new(),
+            Detail::Full => 2,
+            Detail::Short => 1,
+            Detail::Least => return Vec::new(),
+        };
+        let columns = self.view.columns.saturating_sub(INDENT);
+        let texts = wrap(&names.join(", "), columns, rows).into_iter();
+        texts.map(|text| Line::new(Style::Dim, format!("{:INDENT$}{text}", ""))).collect()
+    }
+
+    /// A mark before one task, or before how many there are.
+    fn mark_all(&self, mark: &str, style: Style, name: &str, names: &[&str]) -> Line {
+        match names.len() {
+            0 | 1 => self.mark(mark, style, name),
+            count => {
+                let is_critical =
+                    |name: &&str| self.status.critical_path.iter().any(|own| own == name);
+                let star = if names.iter().any(is_critical) { "*" } else { " " };
+                Line::new(style, format!(" {mark}"))
+                    .and(Style::Dim, star)
+                    .and(Style::Bold, format!(" {count} tasks"))
+                    .and(Style::Plain, "  ")
+            }
+        }
     }
 
     fn mark(&self, mark: &str, style: Style, name: &str) -> Line {
@@ -470,21 +527,32 @@ impl Writer<'_> {
             held.filter(|task| self.is_held(task) && !self.needs_person(task)).collect();
         let mut section =
             Section::new(Style::Warn, format!("held: {}", held.len()), "that are held");
-        section.items = held
-            .iter()
-            .map(|task| {
-                let progress =
-                    task.progress.map_or(String::new(), |at| format!("{} · ", percent(at)));
-                let since = task.hold.as_ref().map_or(self.status.now, |hold| hold.since);
-                let held = format!("{progress}held for {}", secs(self.status.now - since));
-                let head = self.mark("‖", Style::Warn, &task.name);
-                let head = head.and(Style::Warn, held).and(Style::Plain, ": ");
-                let series = self.series(task.hold.as_ref()).unwrap_or_default();
-                let why = task.reason.clone().unwrap_or_default() + &series;
-                self.item(head, &why, Style::Plain, "")
-            })
-            .collect();
+        let groups = groups(held.into_iter(), |task| task.reason.as_deref());
+        section.items = groups.iter().map(|group| self.held_tasks(group)).collect();
         section
+    }
+
+    /// Tasks that one reason holds.
+    fn held_tasks(&self, group: &[&TaskStatus]) -> Vec<Line> {
+        let task = group[0];
+        let progress = |task: &TaskStatus| task.progress.map(percent);
+        let since = group.iter().filter_map(|task| task.hold.as_ref()).map(|hold| hold.since).min();
+        let since = secs(self.status.now - since.unwrap_or(self.status.now));
+        let far = progress(task).filter(|_| group.len() == 1);
+        let held =
+            format!("{}held for {since}", far.map_or(String::new(), |far| format!("{far} · ")));
+        let names: Vec<&str> = group.iter().map(|task| task.name.as_str()).collect();
+        let head = self.mark_all("‖", Style::Warn, &task.name, &names);
+        let head = head.and(Style::Warn, held).and(Style::Plain, ": ");
+        let series = self.series(task.hold.as_ref()).unwrap_or_default();
+        let why = task.reason.clone().unwrap_or_default() + &series;
+        let mut lines = self.item(head, &why, Style::Plain, "");
+        let named = |task: &&TaskStatus| match progress(task) {
+            Some(far) => format!("{} {far}", task.name),
+            None => task.name.clone(),
+        };
+        lines.extend(self.names(&group.iter().map(named).collect::<Vec<String>>()));
+        lines
     }
 
     fn drifts(&self) -> Section {
@@ -514,14 +582,18 @@ impl Writer<'_> {
 
     /// Conditions that do not hold. Those that do are counted.
     fn conditions(&self) -> Section {
+        // What is waited for stands at the task that does.
+        let is_shown = |own: &&ConditionStatus| own.is_health || self.view.rows.is_none();
         let of = |verdict: Verdict| {
-            self.status.conditions.iter().filter(move |own| own.verdict == verdict)
+            let shown = self.status.conditions.iter().filter(is_shown);
+            shown.filter(move |own| own.verdict == verdict)
         };
         let mut title = Vec::new();
         for (verdict, word) in [
             (Verdict::Breached, "breached"),
             (Verdict::Unknown, "without data"),
             (Verdict::Rising, "not for long enough"),
+            (Verdict::Outdated, "to be measured again"),
             (Verdict::Holds, "hold"),
         ] {
             let count = of(verdict).count();
@@ -529,16 +601,20 @@ impl Writer<'_> {
                 title.push(format!("{count} {word}"));
             }
         }
-        let bad = of(Verdict::Breached).count() > 0;
+        let bad = of(Verdict::Breached).any(|own| own.is_health);
         let title = format!("conditions: {}", title.join(", "));
         let mut section =
             Section::new(if bad { Style::Bad } else { Style::Plain }, title, "that do not hold");
         if self.status.outcome.is_some() {
             return section;
         }
-        let mut shown: Vec<&ConditionStatus> =
-            of(Verdict::Breached).chain(of(Verdict::Unknown)).chain(of(Verdict::Rising)).collect();
-        if self.view.rows.is_none() {
+        let has_rows = self.view.rows.is_some();
+        // What was not looked at yet is no news in a terminal.
+        let is_news = |own: &&ConditionStatus| !has_rows || own.silence.is_some();
+        let unknown = of(Verdict::Unknown).filter(is_news);
+        let mut shown: Vec<&ConditionStatus> = of(Verdict::Breached).chain(unknown).collect();
+        if !has_rows {
+            shown.extend(of(Verdict::Rising).chain(of(Verdict::Outdated)));
             shown.extend(of(Verdict::Holds).take(QUIET_MAX));
         }
         section.items = shown.iter().map(|own| self.condition(own)).collect();
@@ -552,6 +628,8 @@ impl Writer<'_> {
             Verdict::Rising | Verdict::Outdated => ("…", Style::Warn),
             Verdict::Unknown if is_unseen => ("…", Style::Warn),
             Verdict::Unknown => ("?", Style::Warn),
+            // It is waited for.
+            Verdict::Breached if !own.is_health => ("·", Style::Dim),
             Verdict::Breached => ("✗", Style::Bad),
         };
         let wanted = format!("{} {}", own.comparison, number(own.bound));
@@ -587,6 +665,7 @@ impl Writer<'_> {
         let wide = running.iter().map(|task| width(&task.name)).max().unwrap_or(0);
         let mut section =
             Section::new(Style::Good, format!("running: {}", running.len()), "that run");
+        section.is_calm = true;
         section.items =
             running.iter().map(|task| self.running_task(task, wide.clamp(12, NAME_MAX))).collect();
         section
@@ -679,6 +758,22 @@ impl Writer<'_> {
         }
         section
     }
+}
+
+/// Things of which one and the same is to be said, in the order of the first.
+fn groups<'t, T, K: PartialEq>(
+    things: impl Iterator<Item = &'t T>,
+    key: impl Fn(&'t T) -> K,
+) -> Vec<Vec<&'t T>> {
+    let mut groups: Vec<(K, Vec<&T>)> = Vec::new();
+    for thing in things {
+        let own = key(thing);
+        match groups.iter_mut().find(|(known, _)| *known == own) {
+            Some((_, group)) => group.push(thing),
+            None => groups.push((own, vec![thing])),
+        }
+    }
+    groups.into_iter().map(|(_, group)| group).collect()
 }
 
 fn waiting(status: &Status) -> Section {

@@ -204,6 +204,28 @@ fn what_needs_a_person_comes_first_with_what_to_do() {
     assert!(picture.contains("No such backend") && picture.contains("{dc=\"west\""), "{picture}");
 }
 
+/// A breach holds everything at once: one reason is said once.
+#[test]
+fn tasks_that_one_reason_holds_are_one_item() {
+    let mut past = Past::after(0.06);
+    let (tasks, condition) = (past.running(), past.plan.health[1]);
+    for task in &tasks {
+        past.add(0, Fact::Held { task: *task, why: Hold::Breach { condition, value: Some(0.95) } });
+    }
+    let zone = berlin();
+    for (secs, title) in [(9, "held: "), (90, "needs a person: ")] {
+        let picture = render(&past.status(secs), &view(80, 24, &zone));
+        let count = tasks.len();
+        assert!(picture.contains(&format!("{title}{count}")), "{picture}");
+        assert!(picture.contains(&format!("‖* {count} tasks")), "{picture}");
+        assert_eq!(picture.matches("is 0.95, must be").count(), 1, "{picture}");
+        assert!(picture.contains("messaging.sessions") && picture.contains("web.shift"));
+        if secs == 90 {
+            assert!(picture.contains("`skip TASK` or `abort`"), "{picture}");
+        }
+    }
+}
+
 #[test]
 fn a_failed_task_always_has_a_reason() {
     let mut past = Past::after(0.4);
