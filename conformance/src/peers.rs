@@ -96,7 +96,19 @@ impl Program {
                 let admin = SocketAddr::from((address.ip(), free_port()?));
                 let program = program.display().to_string();
                 let (listen, admin) = (address.to_string(), admin.to_string());
-                let line = ["serve", "--listen", &listen, "--zones", &zone_dir, "--admin", &admin];
+                // Several run at once, and no two servers share a control socket.
+                let control = dir.join("control.sock").display().to_string();
+                let line = [
+                    "serve",
+                    "--listen",
+                    &listen,
+                    "--zones",
+                    &zone_dir,
+                    "--admin",
+                    &admin,
+                    "--control",
+                    &control,
+                ];
                 let line = line.into_iter().map(str::to_owned);
                 return Ok(std::iter::once(program).chain(line).collect());
             }

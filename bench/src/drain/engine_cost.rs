@@ -127,6 +127,7 @@ impl Offsets {
                 StageKind::Shift { knob, .. }
                 | StageKind::Set { knob, .. }
                 | StageKind::PutBack { knob }
+                | StageKind::Verify { knob, .. }
                 | StageKind::Govern { knob, .. } => knob.0 += self.knobs,
                 StageKind::Await { condition } | StageKind::Check { condition } => {
                     condition.0 += self.conditions;

@@ -44,7 +44,9 @@ impl Run {
     /// judge: its own, and those of the tasks that it waited for.
     pub(super) fn judged_since(&self, task: TaskId) -> Option<Time> {
         let of_parents = self.plan.task(task).parents().map(|own| self.state.task(own).effect_at);
-        of_parents.max().flatten().max(self.state.task(task).effect_at)
+        let effect = of_parents.max().flatten().max(self.state.task(task).effect_at);
+        // The clock of a process that took the run up may be ahead of the one that wrote it.
+        effect.map(|at| self.began.map_or(at, |began| began.max(at)))
     }
 
     pub(super) fn is_paused(&self, task: TaskId) -> bool {

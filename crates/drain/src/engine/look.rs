@@ -71,7 +71,8 @@ impl Run {
             && owner.phase.keeps_knobs()
             && left.drifts < DRIFTS_MAX
             && !self.state.is_written(knob)
-            && self.limit_reached(left.task).is_none()
+            // A fence stays, whatever else is in the way.
+            && (self.limit_reached(left.task).is_none() || !self.is_interruptible(left.task))
     }
 
     /// Takes where a knob stands, or why that is not known.
@@ -122,7 +123,11 @@ impl Run {
         let Some(left) = self.state.knobs[knob.index()].clone() else { return };
         let Left { value: expected, task, .. } = left.clone();
         let (keeps, is_paused) = (self.keeps(knob, &left), self.is_paused(task));
-        if keeps && !is_paused {
+        if keeps && self.plan.task(task).undone_knob() == Some(knob) {
+            // Whoever promoted another one may have writes by now: to promote again takes a fence
+            // and a person.
+            self.record(now, Fact::Drifted { knob, expected, found });
+        } else if keeps && !is_paused {
             if self.retries_later(now, task) {
                 return;
             }
@@ -192,6 +197,7 @@ impl Run {
             let (StageKind::Shift { knob, .. }
             | StageKind::Set { knob, .. }
             | StageKind::PutBack { knob }
+            | StageKind::Verify { knob, .. }
             | StageKind::Govern { knob, .. }) = &stage.kind
             else {
                 continue;

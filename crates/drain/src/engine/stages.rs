@@ -43,6 +43,11 @@ impl Run {
             StageKind::Shift { knob, to } => self.shift(now, task, *knob, to),
             StageKind::Set { knob, to } => self.set(now, task, *knob, to),
             StageKind::PutBack { knob } => self.put_back(now, task, *knob),
+            StageKind::Verify { knob, .. } => match self.state.task(task).verified {
+                Some(true) => self.leave(now, task, Outcome::Done),
+                Some(false) => self.leave(now, task, Outcome::Failed),
+                None => self.look_first(now, task, *knob),
+            },
             StageKind::Govern { knob, budget } => self.begin_to_govern(now, task, *knob, *budget),
             StageKind::Act(act) => self.act(now, task, Effect::Act(act.clone())),
             StageKind::Say(saying) if !self.state.task(task).stage_done => {
@@ -133,6 +138,10 @@ impl Run {
                     Some(why) => format!("{name} was not through within {span}: {why}"),
                     None => format!("{name} was not through within {span}"),
                 }
+            }
+            (_, StageKind::Verify { knob, to }) => {
+                let knob = self.plan.knob(*knob);
+                format!("{name}: {knob} is not {to} any more")
             }
             (_, StageKind::Shift { knob, to }) if state.last_failure.is_none() => {
                 let at = state.origin(*knob).unwrap_or(to.value());
@@ -342,6 +351,20 @@ impl Run {
                 self.issue(now, task, what);
             }
             Gate::Rising { until } => self.rise(task, until),
+            Gate::Closed(why @ Hold::Breach { .. })
+                if self.plan.direction == Direction::Restore
+                    && self.state.task(task).effect_at.is_none() =>
+            {
+                // As for the first step of a shift: it was bad before anything moved.
+                self.hold(now, task, why);
+                let Some((since, _)) = self.state.task(task).hold else { return };
+                let until = since + self.plan.task(task).pace.patience;
+                if now < until {
+                    return self.wake_at(task, until);
+                }
+                self.release(now, task);
+                self.issue(now, task, what);
+            }
             Gate::Closed(why) => self.hold(now, task, why),
         }
     }
@@ -391,8 +414,18 @@ impl Run {
     /// Whether a task may be kept from going on: not between a fence and what
     /// lifts it.
     pub(super) fn is_interruptible(&self, task: TaskId) -> bool {
-        self.state.task(task).phase != Phase::Running
-            || self.state.stage(&self.plan, task).is_interruptible
+        let state = self.state.task(task);
+        if state.phase != Phase::Running && !state.is_undoing {
+            return true;
+        }
+        let stage = self.state.stage(&self.plan, task);
+        // A fence that is being set, or was, belongs to what follows it.
+        let has_begun = state.in_flight.is_some() || state.stage_done;
+        let leads_on = match stage.done {
+            Next::Stage(next) => !self.plan.task(task).stages[next.index()].is_interruptible,
+            Next::Exit(_) => false,
+        };
+        stage.is_interruptible && !(has_begun && leads_on)
     }
 
     pub(super) fn is_contested(&self, knob: KnobId) -> bool {

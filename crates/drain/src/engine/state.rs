@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::DRIFT_FORGOTTEN_AFTER;
 use super::actor::{Actor, People};
 use super::phase::{Census, Phase, Trigger};
 use super::record::{Effect, EffectId, Ended, Fact, Hold, Mode, Record, RunOutcome};
 use super::task::{Shifted, TaskState};
 use super::verb::{Abort, Command};
+use super::{DRIFT_FORGOTTEN_AFTER, DRIFTS_MAX};
 use crate::fleet::Fleet;
 use crate::plan::{
     ConditionId, Exit, KnobId, Next, Outcome, Plan, Stage, StageId, StageKind, Task, TaskId, Undo,
@@ -214,7 +214,12 @@ impl State {
                 let left = left.ok_or("a knob drifted that was never turned")?;
                 // What could not be put back has not stayed anywhere since.
                 let is_another = at - left.since.max(left.drifted) >= DRIFT_FORGOTTEN_AFTER;
-                left.drifts = if is_another { 1 } else { left.drifts + 1 };
+                left.drifts = match plan.task(left.task).undone_knob() == Some(*knob) {
+                    // It is not put back: a person has to see to it.
+                    true => DRIFTS_MAX,
+                    false if is_another => 1,
+                    false => left.drifts + 1,
+                };
                 left.drifted = at;
                 left.drifted_to = Some(found.clone());
             }
@@ -276,7 +281,7 @@ impl State {
     ) -> Result<(), String> {
         let state = self.task_mut(task)?;
         (state.stage, state.entered) = (stage, at);
-        (state.shift, state.stage_done) = (None, false);
+        (state.shift, state.stage_done, state.verified) = (None, false, None);
         if let StageKind::Govern { knob, budget } = *kind {
             state.governs = Some((knob, budget));
         }
@@ -362,7 +367,12 @@ impl State {
             _ => None,
         };
         let undone = plan.task(task).undone_knob();
+        let verified = match &self.stage(plan, task).kind {
+            StageKind::Verify { knob: own, to } if *own == knob => Some(to.is_met_by(value)),
+            _ => None,
+        };
         let state = self.task_mut(task)?;
+        state.verified = verified.or(state.verified);
         if state.origin(knob).is_none() {
             state.origins.push((knob, value.clone()));
         }
@@ -464,7 +474,14 @@ impl State {
         if let Effect::Write { knob, .. } = ended.what {
             self.writes[knob.index()] -= 1;
         }
-        let is_of_stage = self.stage(plan, ended.task).wants(&ended.what);
+        let stage = self.stage(plan, ended.task);
+        let is_of_stage = match (&stage.kind, &ended.what) {
+            // A repair of drift may write the same knob, and another value.
+            (StageKind::PutBack { knob: own }, Effect::Write { knob, value }) => {
+                own == knob && self.task(ended.task).origin(*knob) == Some(value)
+            }
+            _ => stage.wants(&ended.what),
+        };
         let state = self.task_mut(ended.task)?;
         state.in_flight = None;
         match result {
@@ -582,10 +599,7 @@ impl Stage {
             (StageKind::Set { knob: own, to }, Effect::Write { knob, value }) => {
                 own == knob && to.value() == value
             }
-            (
-                StageKind::Govern { knob: own, .. } | StageKind::PutBack { knob: own },
-                Effect::Write { knob, .. },
-            ) => own == knob,
+            (StageKind::Govern { knob: own, .. }, Effect::Write { knob, .. }) => own == knob,
             (StageKind::Act(own), Effect::Act(act)) => own == act,
             (StageKind::Say(own), Effect::Say(saying)) => own == saying,
             _ => false,

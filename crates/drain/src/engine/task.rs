@@ -27,6 +27,8 @@ pub struct TaskState {
     pub shift: Option<Shifted>,
     /// Whether the effect of the stage it is in was done.
     pub stage_done: bool,
+    /// Whether the knob that the stage it is in verifies has its value.
+    pub verified: Option<bool>,
     /// A knob that it keeps at its share of a budget.
     pub governs: Option<(KnobId, BudgetId)>,
     pub in_flight: Option<EffectId>,
@@ -97,6 +99,7 @@ impl TaskState {
             doubted: Vec::new(),
             shift: None,
             stage_done: false,
+            verified: None,
             governs: None,
             in_flight: None,
             effect_at: None,

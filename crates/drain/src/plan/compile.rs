@@ -66,7 +66,8 @@ struct Compiler<'a, 'p> {
 struct Written {
     knob: String,
     goal: Value,
-    is_shift: bool,
+    /// By a template that has a procedure to undo it.
+    is_promoted: bool,
 }
 
 /// A task before it has its number.
@@ -142,14 +143,9 @@ impl<'a, 'p> Compiler<'a, 'p> {
         // Which of the knobs are of a datacenter shows where none is named.
         let of_any = self.drained_knobs(service, "$dc");
         let of_one = |at: &usize| of_any.get(*at).is_some_and(|own| own.knob.contains("$dc"));
-        let chosen: Vec<usize> = {
-            let of = |is_shift: bool| {
-                let all =
-                    of_any.iter().enumerate().filter(move |(_, own)| own.is_shift == is_shift);
-                all.map(|(at, _)| at).filter(of_one).collect::<Vec<_>>()
-            };
-            Some(of(true)).filter(|shifts| !shifts.is_empty()).unwrap_or_else(|| of(false))
-        };
+        // A switch that keeps traffic away counts as a weight does; a fence is none.
+        let is_traffic = |at: &usize| of_one(at) && !of_any[*at].is_promoted;
+        let chosen: Vec<usize> = (0..of_any.len()).filter(is_traffic).collect();
         let datacenters = self.evacuation.datacenters.iter().map(|datacenter| {
             let dc = &datacenter.name.value;
             let written = self.drained_knobs(service, dc);
@@ -184,15 +180,14 @@ impl<'a, 'p> Compiler<'a, 'p> {
                 task.template.as_ref().and_then(|own| self.runbooks.template(&own.value));
             let stages = template
                 .and_then(|template| runbook::expand(template, task, &service.name.value, dc));
+            let is_promoted = template.is_some_and(|template| template.undo.is_some());
             for stage in stages.unwrap_or_default() {
-                let (knob, goal, is_shift) = match stage.work {
-                    Work::Shift { knob, to: Aim::Value(goal), returns: false } => {
-                        (knob, goal, true)
-                    }
-                    Work::Set { knob, to: Aim::Value(goal), returns: false } => (knob, goal, false),
-                    _ => continue,
+                let (Work::Shift { knob, to: Aim::Value(goal), returns: false }
+                | Work::Set { knob, to: Aim::Value(goal), returns: false }) = stage.work
+                else {
+                    continue;
                 };
-                written.push(Written { knob, goal, is_shift });
+                written.push(Written { knob, goal, is_promoted });
             }
         }
         written
@@ -412,6 +407,9 @@ impl<'a, 'p> Compiler<'a, 'p> {
                 StageKind::Set { to: self.goal(draft, knob, to)?, knob: self.knob(knob)? }
             }
             Work::PutBack { knob } => StageKind::PutBack { knob: self.knob(knob)? },
+            Work::Verify { knob, to } => {
+                StageKind::Verify { knob: self.knob(knob)?, to: to.clone() }
+            }
             Work::Govern { knob, budget } => {
                 StageKind::Govern { knob: self.knob(knob)?, budget: self.budget(budget)? }
             }

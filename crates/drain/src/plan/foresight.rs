@@ -183,7 +183,9 @@ impl Plan {
                 let steps = task.pace.steps();
                 Millis(task.pace.wait.0.saturating_mul(u64::from(steps)))
             }
-            StageKind::Set { .. } | StageKind::PutBack { .. } => SET_USUALLY,
+            StageKind::Set { .. } | StageKind::PutBack { .. } | StageKind::Verify { .. } => {
+                SET_USUALLY
+            }
             StageKind::Act(_) => ACT_USUALLY,
             StageKind::Await { condition } => AWAIT_USUALLY.max(hold(*condition)),
             StageKind::Check { condition } => CHECK_USUALLY + hold(*condition),

@@ -232,6 +232,11 @@ pub enum StageKind {
     PutBack {
         knob: KnobId,
     },
+    /// Done if a knob still has a value, failed if it has another.
+    Verify {
+        knob: KnobId,
+        to: Value,
+    },
     /// Keeps a knob at this task's share of a budget until the task ends.
     Govern {
         knob: KnobId,

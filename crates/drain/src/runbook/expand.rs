@@ -53,6 +53,10 @@ pub(crate) enum Work {
     PutBack {
         knob: String,
     },
+    Verify {
+        knob: String,
+        to: Value,
+    },
     Govern {
         knob: String,
         budget: String,
@@ -280,6 +284,10 @@ fn work_of(stage: &str, mut inputs: Inputs) -> Option<Work> {
         "Shift" => Work::Shift { knob: knob(&inputs)?, to: aim(&inputs)?, returns },
         "Set" => Work::Set { knob: knob(&inputs)?, to: aim(&inputs)?, returns },
         "PutBack" => Work::PutBack { knob: knob(&inputs)? },
+        "Verify" => match aim(&inputs)? {
+            Aim::Value(to) => Work::Verify { knob: knob(&inputs)?, to },
+            Aim::Original => return None,
+        },
         "Govern" => Work::Govern { knob: knob(&inputs)?, budget: text(&inputs, "budget")? },
         "Act" => Work::Act {
             act: Act {

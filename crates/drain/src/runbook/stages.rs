@@ -113,6 +113,7 @@ pub(crate) const STAGE_NAMES: &[&str] = &[
     "Shift",
     "Set",
     "PutBack",
+    "Verify",
     "Govern",
     "Act",
     "Await",
@@ -124,7 +125,7 @@ pub(crate) const STAGE_NAMES: &[&str] = &[
     "Notify",
 ];
 
-pub(crate) static STAGES: [StageShape; 12] = [
+pub(crate) static STAGES: [StageShape; 13] = [
     StageShape {
         name: "Shift",
         about: "Moves a knob in steps, as fast as health allows.",
@@ -147,6 +148,14 @@ pub(crate) static STAGES: [StageShape; 12] = [
         name: "PutBack",
         about: "Writes a knob back to where the task found it.",
         inputs: &[required("knob", Knob, "What is written.")],
+    },
+    StageShape {
+        name: "Verify",
+        about: "Done if a knob still has a value, failed if it has another.",
+        inputs: &[
+            required("knob", Knob, "What is read."),
+            required("to", Setting, "The value that it must have."),
+        ],
     },
     StageShape {
         name: "Govern",

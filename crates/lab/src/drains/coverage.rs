@@ -94,6 +94,7 @@ fn kind(of: &StageKind) -> &'static str {
         StageKind::Shift { .. } => "Shift",
         StageKind::Set { .. } => "Set",
         StageKind::PutBack { .. } => "PutBack",
+        StageKind::Verify { .. } => "Verify",
         StageKind::Govern { .. } => "Govern",
         StageKind::Act(_) => "Act",
         StageKind::Await { .. } => "Await",

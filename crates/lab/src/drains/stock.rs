@@ -113,6 +113,9 @@ impl Graft<'_> {
                 StageKind::Set { knob: self.knob(*knob), to: to.clone() }
             }
             StageKind::PutBack { knob } => StageKind::PutBack { knob: self.knob(*knob) },
+            StageKind::Verify { knob, to } => {
+                StageKind::Verify { knob: self.knob(*knob), to: to.clone() }
+            }
             StageKind::Govern { knob, budget } => {
                 StageKind::Govern { knob: self.knob(*knob), budget: self.budget(*budget) }
             }

@@ -289,7 +289,16 @@ impl Kept {
     fn of(id: RunId, run: &Run) -> Kept {
         let (plan, state) = (run.plan(), run.state());
         let mut knobs: Vec<(u64, Knob, Value, String)> = Vec::new();
-        for (knob, left) in plan.knobs.iter().zip(&state.knobs) {
+        // Only traffic: a primary or its fence is not set again without a procedure.
+        let own = plan.datacenters.iter().position(|own| own.name == plan.datacenter);
+        let traffic = |knob: &Knob| {
+            let mut services = plan.traffic.iter();
+            services.any(|service| {
+                let at = own.and_then(|own| service.datacenters.get(own));
+                at.is_some_and(|at| at.knobs.iter().any(|own| own.knob == *knob))
+            })
+        };
+        for (knob, left) in plan.knobs.iter().zip(&state.knobs).filter(|(knob, _)| traffic(knob)) {
             let Some(left) = left else { continue };
             // What was skipped is in somebody's hands.
             if matches!(state.task(left.task).phase, Phase::Done | Phase::Abandoned) {

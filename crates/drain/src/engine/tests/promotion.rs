@@ -295,3 +295,118 @@ fn nothing_interrupts_a_task_between_its_fence_and_what_lifts_it() {
     pair.world.until("it is over", |world| world.outcome() == Some(RunOutcome::Held));
     pair.world.check_replay();
 }
+
+/// By then it may have taken writes that the other one does not have.
+#[test]
+fn a_primary_that_somebody_else_changed_is_not_changed_back() {
+    let mut pair = pair("");
+    pair.lag(0.0);
+    pair.promoted();
+    pair.world.until("it is done", |world| world.phase(DB) == Phase::Done);
+    let (primary, before) = (pair.primary, pair.sets().len());
+    pair.world.knobs[primary.index()] = text("east");
+    for _ in 0..20 {
+        pair.world.pass();
+        pair.world.sweep();
+    }
+    assert_eq!(pair.at(primary), "east");
+    assert_eq!(pair.sets().len(), before, "{:?}", pair.sets());
+    let drifts =
+        pair.world.log.iter().filter(|own| matches!(own.fact, Fact::Drifted { .. })).count();
+    assert_eq!(drifts, 1, "it is said once");
+    let left = pair.world.run.state().knobs[primary.index()].as_ref().unwrap();
+    assert_eq!(left.drifts, DRIFTS_MAX, "a person has to see to it");
+    pair.world.check_replay();
+}
+
+#[test]
+fn a_retry_of_a_promotion_that_failed_begins_before_the_fence() {
+    let mut pair = pair("");
+    let (primary, fence) = (pair.primary, pair.fence);
+    pair.world.broken.insert(primary, Ended::Refused { why: "no quorum".into() });
+    pair.lag(0.0);
+    pair.world.until("it fails", |world| world.phase(DB) == Phase::Failed);
+    pair.world.broken.clear();
+    // Somebody ends the outage by hand, and writes come in again.
+    pair.world.knobs[fence.index()] = text("open");
+    pair.lag(4000.0);
+    pair.world.say(Command::Retry { task: DB });
+    pair.fenced();
+    assert_eq!(pair.at(primary), "east", "4000 writes are missing");
+    pair.promoted();
+    pair.world.check_replay();
+}
+
+#[test]
+fn a_fence_that_was_lifted_is_set_again_before_the_promotion() {
+    let mut pair = pair("");
+    pair.lag(4000.0);
+    pair.fenced();
+    // A reload, and nobody has looked since.
+    let fence = pair.fence;
+    pair.world.knobs[fence.index()] = text("open");
+    pair.promoted();
+    let fences = pair.sets().iter().filter(|set| *set == r#"fence/east="fenced""#).count();
+    assert_eq!(fences, 2, "{:?}", pair.sets());
+    pair.world.check_replay();
+}
+
+#[test]
+fn nothing_interrupts_the_way_back_of_a_promotion() {
+    let mut pair = pair(BACK);
+    pair.lag(0.0);
+    pair.promoted();
+    let (back, fence_new) = (pair.back.unwrap(), pair.fence_new.unwrap());
+    pair.world.values[back] = Some(41.0);
+    pair.world.say(Command::Abort { how: Abort::Revert });
+    pair.world.until("it is fenced", |world| world.knobs[fence_new.index()] == text("fenced"));
+    pair.world.say(Command::Pause { task: None });
+    pair.world.say(Command::Abort { how: Abort::Hold });
+    assert_eq!(pair.world.phase(DB), Phase::Reverting, "the new primary does not stay fenced");
+    pair.world.values[back] = Some(0.0);
+    let primary = pair.primary;
+    pair.world.until("it is back", |world| world.knobs[primary.index()] == text("east"));
+    pair.world.until("it is over", |world| world.outcome() == Some(RunOutcome::Held));
+    pair.world.check_replay();
+}
+
+#[test]
+fn an_abort_that_holds_waits_for_a_fence_that_is_being_set() {
+    let mut pair = pair("");
+    pair.world.held_back = Some(Vec::new());
+    pair.lag(4000.0);
+    pair.world.until("the fence is being set", |world| {
+        world.held_back.as_ref().is_some_and(|held_back| !held_back.is_empty())
+    });
+    for command in [Command::Skip { task: DB }, Command::Stop { task: DB }] {
+        let said = Event::Said { by: "ann".into(), reason: "now".into(), command };
+        assert!(pair.world.run.handle(pair.world.now, said).is_err());
+    }
+    pair.world.say(Command::Abort { how: Abort::Hold });
+    pair.world.answer();
+    assert_eq!(pair.world.phase(DB), Phase::Running, "it does not stay fenced");
+    pair.world.until("it gives up", |world| world.outcome() == Some(RunOutcome::Held));
+    assert_eq!((pair.at(pair.fence), pair.at(pair.primary)), ("open", "east"));
+    pair.world.check_replay();
+}
+
+/// The clock of another host may be ahead of the one that wrote the records.
+#[test]
+fn who_takes_a_run_up_counts_only_samples_since_then() {
+    let mut pair = pair("");
+    pair.lag(4000.0);
+    pair.fenced();
+    let world = &mut pair.world;
+    world.run = Run::resume(world.run.plan().clone(), &world.log).unwrap();
+    // What was taken before the fence seems to be taken after it.
+    let taken = world.now + Millis(5_000);
+    world.now = world.now + Millis(10_000);
+    world.exporter_died = Some(taken);
+    pair.lag(0.0);
+    for _ in 0..10 {
+        pair.world.pass();
+        assert_eq!(pair.at(pair.primary), "east");
+    }
+    pair.world.exporter_died = None;
+    pair.promoted();
+}

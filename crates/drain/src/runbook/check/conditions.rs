@@ -3,7 +3,7 @@
 use super::super::Runbooks;
 use super::super::problem::{Placed, Problems};
 use super::super::promql::{self, WhenZero};
-use super::super::spec::{Condition, ConditionUse, Service, Source, Task};
+use super::super::spec::{Condition, ConditionUse, NoTraffic, Service, Source, Task};
 use super::super::words::{did_you_mean, mask};
 use crate::condition::{Comparison, NoData};
 
@@ -70,13 +70,30 @@ pub(super) fn check_exact(
 ) {
     let Some(condition) = find(runbooks, service, used) else { return };
     let bound = condition.bound.value;
-    let is_exact = match condition.comparison {
-        Comparison::Equals => true,
-        Comparison::AtMost => bound <= 0.0,
-        // Of whole numbers; of fractions it tolerates some.
-        Comparison::Below => bound <= 1.0,
-        Comparison::Above | Comparison::AtLeast => false,
-    };
+    let is_exact =
+        matches!(condition.comparison, Comparison::AtMost | Comparison::Equals) && bound <= 0.0;
+    let passes_unseen = condition.no_data == NoData::Pass
+        || matches!(
+            condition.no_traffic,
+            Some(NoTraffic::As(NoData::Pass) | NoTraffic::PassOnRestore)
+        );
+    if passes_unseen {
+        problems.error(
+            parameter.at,
+            format!("`{}` passes without a value: what is missing then is lost", parameter.value),
+            "accepted: `block` or `fail` for `no_data` and `no_traffic`",
+        );
+    }
+    if let Source::Query(query) = &condition.source
+        && let Ok(analysis) = promql::analyse(&mask(query))
+        && analysis.selectors.iter().any(|selector| selector.past || selector.optional)
+    {
+        problems.error(
+            parameter.at,
+            format!("`{}` has a value without, or from before, its metrics", parameter.value),
+            "accepted: a query without `or`, `absent`, `unless`, `offset` and `@`",
+        );
+    }
     if !is_exact {
         problems.error(
             parameter.at,
@@ -85,7 +102,7 @@ pub(super) fn check_exact(
                 parameter.value,
                 condition.comparison.symbol()
             ),
-            "accepted: `equals`, or `at_most: 0`",
+            "accepted: `equals: 0`, or `at_most: 0`",
         );
     }
 }
