@@ -75,5 +75,6 @@ fn check_in_runbook(query: &str) {
     );
     let library = Library::new(vec![("web.yaml".to_owned(), runbook)]);
     let problems = library.problems();
-    assert!(problems.is_empty(), "{query} can be evaluated, but {problems:#?}");
+    // It may warn: of what sees only the past, or divides by what can be 0.
+    assert!(library.is_sound(), "{query} can be evaluated, but {problems:#?}");
 }

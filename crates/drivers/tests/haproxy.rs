@@ -379,7 +379,9 @@ fn plan_of(knobs: &[&str]) -> drain::Plan {
                 "name": "shift", "timeout": null,
                 "kind": {"shift": {"knob": at, "to": {"value": 0.0}}},
                 "done": {"exit": "done"}, "failed": {"exit": "failed"}, "late": {"exit": "failed"},
+                "retry": 0, "is_interruptible": true,
             }],
+            "undo": null,
             "pace": {
                 "first": 0.05, "step_max": 0.25, "wait": 1000, "wait_max": 2000,
                 "adaptive": true, "on_breach": "hold", "patience": 1000,
