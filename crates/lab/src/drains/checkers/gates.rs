@@ -6,9 +6,7 @@
 use std::sync::Arc;
 
 use drain::engine::{Effect, Fact, Trigger};
-use drain::{
-    ConditionId, Direction, Measurement, Millis, NoData, Outcome, Plan, StageKind, TaskId, Time,
-};
+use drain::{ConditionId, Direction, Measurement, NoData, Outcome, Plan, StageKind, TaskId, Time};
 
 use super::progress::Progress;
 use super::{Checker, Event};
@@ -130,11 +128,10 @@ impl Gates {
         let own = plan.task(task);
         let conditions = || own.health.iter().chain(&plan.health).copied();
         // A restore begins in spite of health that was bad before it, after a while.
-        let is_first = own.pace.patience > Millis::ZERO
-            && plan.direction == Direction::Restore
-            && is_step
-            && !self.progress.task(task).has_stepped;
-        if is_first && self.progress.task(task).breached_for(now) >= own.pace.patience {
+        let traced = self.progress.task(task);
+        let is_first = (is_step && !traced.has_stepped) || !traced.has_changed();
+        let was_bad = traced.breached_for(now) >= own.pace.patience;
+        if plan.direction == Direction::Restore && is_first && was_bad {
             return Ok(());
         }
         self.check(now, task, "took a step", conditions())

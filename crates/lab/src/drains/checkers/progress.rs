@@ -61,6 +61,11 @@ pub struct Traced {
 }
 
 impl Traced {
+    /// Whether it has had an effect.
+    pub fn has_changed(&self) -> bool {
+        self.effect_at.is_some()
+    }
+
     /// How long bad health holds it.
     pub fn breached_for(&self, now: Time) -> Millis {
         self.breached.map_or(Millis::ZERO, |since| now - since)
