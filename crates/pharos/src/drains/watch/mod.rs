@@ -163,8 +163,12 @@ impl Frames {
         terminal: &Terminal,
         warnings: &[String],
     ) -> std::io::Result<()> {
-        let view = terminal.view(warnings);
+        let mut view = terminal.view(warnings);
         let size = (view.columns, view.rows.unwrap_or_default());
+        if status.outcome.is_some() {
+            // The prompt comes below the last picture.
+            view.rows = view.rows.map(|rows| rows.saturating_sub(1));
+        }
         let is_new = self.drawn.replace(size) != Some(size);
         let frame = frame(&render(status, &view), is_new);
         out.write_all(frame.as_bytes())?;
