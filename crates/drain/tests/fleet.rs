@@ -226,6 +226,7 @@ impl World {
                     is_interruptible: true,
                 }],
                 undo: None,
+                fences: vec![],
                 pace,
                 timeout: Millis::from_secs(3600),
                 budgets: Vec::new(),

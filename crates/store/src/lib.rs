@@ -14,6 +14,7 @@
 
 mod audit;
 pub mod chain;
+mod claims;
 mod error;
 mod history;
 mod key;
@@ -28,6 +29,7 @@ pub use audit::{
     AUDIT_LIMIT_MAX, Audit, AuditEntry, Head, KnownHead, Proof, SignedPart, Trust, Verdict,
     verify_audit_file,
 };
+pub use claims::Claim;
 pub use error::{Error, Result};
 pub use history::{HISTORY_LIMIT_MAX, Performance};
 pub use key::{AuditKey, KeyId, PublicKey, SentHead, Signature, public_path};

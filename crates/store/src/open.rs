@@ -24,6 +24,7 @@ const APPLICATION_ID: i64 = 0x5068_6172;
 const MIGRATIONS: [&str; 2] = [
     include_str!("../migrations/0001_runs.sql"),
     include_str!("../migrations/0002_signatures.sql"),
+    include_str!("../migrations/0003_claims.sql"),
 ];
 /// How long a call waits for another process that writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);

@@ -187,9 +187,14 @@ pub(crate) async fn put_outcome(
     .bind(signed("a time", at)?)
     .bind(outcome)
     .bind(signed("a run", run.0)?)
-    .execute(connection)
+    .execute(&mut *connection)
     .await
     .map_err(|error| Error::from_database("ending a run", error))?;
+    sqlx::query("DELETE FROM claims WHERE run = ?")
+        .bind(signed("a run", run.0)?)
+        .execute(connection)
+        .await
+        .map_err(|error| Error::from_database("ending a run", error))?;
     Ok(())
 }
 

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use super::pace::HASTE_MAX;
-use super::{Abort, Actor, Command, Fact, Phase, Run, Seen, Trigger};
+use super::{Abort, Actor, Command, Fact, People, Phase, Run, Seen, Trigger};
 use crate::plan::{ConditionId, StageKind, Task, TaskId, Undo, UndoBy};
 use crate::time::Time;
 
@@ -86,7 +86,7 @@ impl Run {
             Command::Stop { task } => self.permit_move(*task, Trigger::Stop, "stopped"),
             Command::Retry { task } => self.permit_move(*task, Trigger::Retry, "retried"),
             Command::Approve { task } => self.permit_approval(*task, by),
-            Command::Override { condition, task } => self.permit_override(*condition, *task),
+            Command::Override { condition, task } => self.permit_override(*condition, *task, by),
             Command::Accelerate { task } => self.permit_haste(*task),
             Command::Pause { task } | Command::Resume { task } => {
                 task.map_or(Ok(()), |task| self.known(task))
@@ -177,9 +177,19 @@ impl Run {
         state.approved_by.refusal(by, &format!("approved {name}")).map_or(Ok(()), Err)
     }
 
-    fn permit_override(&self, id: ConditionId, task: Option<TaskId>) -> Result<(), String> {
+    fn permit_override(
+        &self,
+        id: ConditionId,
+        task: Option<TaskId>,
+        by: &Actor,
+    ) -> Result<(), String> {
         let condition = self.plan.conditions.get(id.index());
         let condition = condition.ok_or_else(|| format!("no condition {}", id.0))?;
+        if self.plan.is_exact(id) {
+            let none = People::default();
+            let people = self.state.exact_overridden_by.get(&id).unwrap_or(&none);
+            people.refusal(by, &format!("overridden {}", condition.name)).map_or(Ok(()), Err)?;
+        }
         let Some(task) = task else { return Ok(()) };
         self.permit_change(task, "a condition overridden")?;
         let own = self.plan.task(task);

@@ -128,7 +128,9 @@ impl Run {
             // and a person.
             self.record(now, Fact::Drifted { knob, expected, found });
         } else if keeps && !is_paused {
-            if self.retries_later(now, task) {
+            // A fence that another task has set since is that task's.
+            let is_free = !self.is_claimed(task, knob) || self.has_claim(task);
+            if !is_free || self.retries_later(now, task) {
                 return;
             }
             let value = expected.clone();

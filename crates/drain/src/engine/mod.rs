@@ -17,6 +17,7 @@
 
 mod actor;
 mod budget;
+mod claim;
 mod command;
 mod gate;
 mod govern;
@@ -38,6 +39,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub use actor::{Actor, Identity, People, User};
+pub use claim::InUse;
 pub use command::{COMMENT_LEN_MAX, REASON_LEN_MAX, Refusal, check_said};
 pub use phase::{Census, Phase, Trigger};
 pub use record::{Effect, EffectId, Ended, Fact, Hold, Mode, Record, RunOutcome, Seen};
@@ -45,6 +47,7 @@ pub use state::{Corrupt, InFlight, Left, Pause, State};
 pub use task::{Shifted, TaskState};
 pub use verb::{Abort, Command};
 
+use self::claim::Claims;
 use self::look::{LastLook, Wanted};
 use crate::condition::{Measurement, Observed, Verdict};
 use crate::fleet::Fleet;
@@ -88,6 +91,8 @@ pub enum Event {
     Ended { effect: EffectId, result: Ended },
     /// The position of the fleet was read.
     Fleet { fleet: Fleet },
+    /// The claim of a task was granted, or another task has it.
+    Claimed { task: TaskId, answer: Result<(), InUse> },
     /// Somebody says something.
     Said { by: Actor, reason: String, command: Command },
 }
@@ -105,6 +110,8 @@ pub struct Run {
     wanted: BTreeMap<KnobId, Wanted>,
     /// Knobs to look at before the run is closed, once all tasks have ended.
     last_look: Option<LastLook>,
+    /// What tasks claim that must not be under way together.
+    claims: Claims,
     /// When it was opened or resumed, and when something happened last.
     began: Option<Time>,
     last: Time,
@@ -240,6 +247,7 @@ impl Run {
             seen: vec![Observed::default(); plan.conditions.len()],
             wanted: BTreeMap::new(),
             last_look: None,
+            claims: Claims::new(&plan),
             began: None,
             last: Time(0),
             agenda: BTreeSet::new(),
@@ -324,6 +332,7 @@ impl Run {
             Event::Looked { knob, asked, found } => self.look(now, knob, asked, found),
             Event::Ended { effect, result } => self.end(now, effect, result),
             Event::Fleet { fleet } => self.take_fleet(now, fleet),
+            Event::Claimed { task, answer } => self.take_claim(now, task, answer),
             Event::Said { by, reason, command } => self.obey(now, by, reason, command)?,
         }
         while let Some((at, task)) = self.agenda.first().copied().filter(|(at, _)| *at <= now) {
@@ -332,6 +341,7 @@ impl Run {
             self.wake(task);
         }
         self.settle(now);
+        self.drop_claims(now);
         #[cfg(test)]
         for task in self.plan.task_ids() {
             assert!(self.in_play.has[task.index()] || !self.is_in_play(task), "{task:?}");

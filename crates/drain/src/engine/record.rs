@@ -189,6 +189,8 @@ pub enum Hold {
     Contested { knob: KnobId },
     /// Its knob cannot be read.
     Unreadable { knob: KnobId },
+    /// Another task, of this run or of another, sets a knob that it claims.
+    InUse { knob: KnobId, by: String },
     /// What it does has not ended for long. Nothing else is begun until it has:
     /// it may still be done.
     Unanswered { effect: EffectId },
@@ -206,6 +208,7 @@ impl Hold {
             Hold::Budget => "budget",
             Hold::Contested { .. } => "contested",
             Hold::Unreadable { .. } => "unreadable",
+            Hold::InUse { .. } => "in_use",
             Hold::Unanswered { .. } => "unanswered",
         }
     }

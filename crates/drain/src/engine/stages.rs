@@ -143,6 +143,12 @@ impl Run {
                 let knob = self.plan.knob(*knob);
                 format!("{name}: {knob} is not {to} any more")
             }
+            (_, StageKind::Set { knob, to }) if state.found_closed => format!(
+                "{name}: {} was {} already, and nothing says what opens it; accepted: open it, \
+                 then `retry`",
+                self.plan.knob(*knob),
+                to.value()
+            ),
             (_, StageKind::Shift { knob, to }) if state.last_failure.is_none() => {
                 let at = state.origin(*knob).unwrap_or(to.value());
                 format!("{name}: {} is {at}, and steps need a number", self.plan.knob(*knob))
@@ -317,6 +323,9 @@ impl Run {
     fn set(&mut self, now: Time, task: TaskId, knob: KnobId, to: &Goal) {
         if self.state.task(task).stage_done {
             return self.leave(now, task, Outcome::Done);
+        }
+        if self.state.task(task).found_closed {
+            return self.leave(now, task, Outcome::Failed);
         }
         if self.state.task(task).origin(knob).is_none() {
             return self.look_first(now, task, knob);

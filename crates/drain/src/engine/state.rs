@@ -14,8 +14,8 @@ use super::verb::{Abort, Command};
 use super::{DRIFT_FORGOTTEN_AFTER, DRIFTS_MAX};
 use crate::fleet::Fleet;
 use crate::plan::{
-    ConditionId, Exit, KnobId, Next, Outcome, Plan, Stage, StageId, StageKind, Task, TaskId, Undo,
-    UndoBy,
+    ConditionId, Exit, Fence, KnobId, Next, Outcome, Plan, Stage, StageId, StageKind, Task, TaskId,
+    Undo, UndoBy,
 };
 use crate::time::Time;
 use crate::value::Value;
@@ -29,6 +29,8 @@ pub struct State {
     pub waived_by: People,
     /// Conditions that count as held for all tasks.
     pub overridden: Vec<ConditionId>,
+    /// Who overrode conditions by which nothing is missing; two are needed.
+    pub exact_overridden_by: BTreeMap<ConditionId, People>,
     pub tasks: Vec<TaskState>,
     /// What is being done, and since when.
     pub in_flight: BTreeMap<EffectId, InFlight>,
@@ -115,6 +117,7 @@ impl State {
             abort: None,
             waived_by: People::default(),
             overridden: Vec::new(),
+            exact_overridden_by: BTreeMap::new(),
             tasks: plan.tasks.iter().map(|_| TaskState::new()).collect(),
             in_flight: BTreeMap::new(),
             knobs: vec![None; plan.knobs.len()],
@@ -152,6 +155,29 @@ impl State {
     pub fn occasion(&self, effect: EffectId) -> EffectId {
         let act = self.in_flight.get(&effect).filter(|own| matches!(own.what, Effect::Act(_)));
         act.and_then(|own| self.task(own.task).occasion()).unwrap_or(effect)
+    }
+
+    /// Fences that tasks left closed which do not go on by themselves: nothing
+    /// is written until a person sees to it.
+    pub fn left_closed<'p>(&self, plan: &'p Plan) -> impl Iterator<Item = (TaskId, &'p Fence)> {
+        let is_left = |phase: Phase| {
+            matches!(
+                phase,
+                Phase::Failed
+                    | Phase::Stopped
+                    | Phase::Skipped
+                    | Phase::Unreverted
+                    | Phase::Abandoned
+            )
+        };
+        let tasks = plan.task_ids().filter(move |id| is_left(self.task(*id).phase));
+        tasks.flat_map(move |id| plan.task(id).fences.iter().map(move |fence| (id, fence))).filter(
+            |(id, fence)| {
+                let left = self.knobs[fence.knob.index()].as_ref();
+                left.is_some_and(|left| left.task == *id && fence.closed.is_met_by(&left.value))
+                    && !self.astray.contains(&fence.knob)
+            },
+        )
     }
 
     /// Whether somebody is writing a knob.
@@ -248,7 +274,7 @@ impl State {
             Fact::Changed { .. } => self.changes += 1,
             Fact::Stuck { task } => self.task_mut(*task)?.is_stuck = true,
             Fact::Commanded { by, reason, command, .. } => {
-                self.take_command(by, command)?;
+                self.take_command(plan, by, command)?;
                 if let Command::Pause { task: None } = command {
                     let (by, reason) = (by.to_string(), reason.clone());
                     self.pause = Some(Pause { since: at, by, reason });
@@ -282,6 +308,7 @@ impl State {
         let state = self.task_mut(task)?;
         (state.stage, state.entered) = (stage, at);
         (state.shift, state.stage_done, state.verified) = (None, false, None);
+        state.found_closed = false;
         if let StageKind::Govern { knob, budget } = *kind {
             state.governs = Some((knob, budget));
         }
@@ -373,8 +400,14 @@ impl State {
         };
         let state = self.task_mut(task)?;
         state.verified = verified.or(state.verified);
-        if state.origin(knob).is_none() {
-            state.origins.push((knob, value.clone()));
+        let origin = plan.task(task).origin_of(knob, value);
+        match &origin {
+            // What opens it is not known: it would be put back closed.
+            None => state.found_closed = true,
+            Some(origin) if state.origin(knob).is_none() => {
+                state.origins.push((knob, origin.clone()));
+            }
+            Some(_) => {}
         }
         if state.is_undoing && undone == Some(knob) {
             state.undo_seen = true;
@@ -539,8 +572,16 @@ impl State {
         Ok(())
     }
 
-    fn take_command(&mut self, by: &Actor, command: &Command) -> Result<(), String> {
+    fn take_command(&mut self, plan: &Plan, by: &Actor, command: &Command) -> Result<(), String> {
         match command {
+            Command::Override { condition, .. } if plan.is_exact(*condition) => {
+                let people = self.exact_overridden_by.entry(*condition).or_default();
+                people.count(by);
+                if people.len() >= 2 {
+                    add(&mut self.overridden, *condition);
+                    self.tasks.iter_mut().for_each(|task| task.was_helped = true);
+                }
+            }
             Command::Pause { task: None } => self.paused = true,
             Command::Resume { task: None } => self.paused = false,
             Command::Pause { task: Some(task) } => self.task_mut(*task)?.paused = true,

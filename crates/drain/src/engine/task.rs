@@ -29,6 +29,9 @@ pub struct TaskState {
     pub stage_done: bool,
     /// Whether the knob that the stage it is in verifies has its value.
     pub verified: Option<bool>,
+    /// Whether the fence that the stage it is in closes was closed before, and
+    /// nothing says what opens it.
+    pub found_closed: bool,
     /// A knob that it keeps at its share of a budget.
     pub governs: Option<(KnobId, BudgetId)>,
     pub in_flight: Option<EffectId>,
@@ -100,6 +103,7 @@ impl TaskState {
             shift: None,
             stage_done: false,
             verified: None,
+            found_closed: false,
             governs: None,
             in_flight: None,
             effect_at: None,

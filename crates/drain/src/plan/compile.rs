@@ -266,20 +266,28 @@ impl<'a, 'p> Compiler<'a, 'p> {
         let template = self.runbooks.template(&task.template.as_ref()?.value)?;
         let mut expanded = runbook::expand(template, task, &service.name.value, self.dc())?;
         self.name_originals(&mut expanded);
+        let untouched = self.untouched_behind_fences(&expanded);
+        let is_idle = untouched.is_some();
+        if let Some(left_alone) = untouched {
+            expanded = vec![left_alone];
+        }
         let mut stages = Vec::new();
         for stage in &expanded {
             stages.push(self.stage(draft, stage, 0)?);
         }
         let undo = runbook::expand_undo(template, task, &service.name.value, self.dc())?;
-        let undo = match undo {
+        let undo = match undo.filter(|_| !is_idle) {
             Some(undo) => Some(self.undo(draft, undo, &mut stages)?),
             None => None,
         };
-        let uses = |this: &mut Self, list: &[ConditionUse], kind: &str| {
-            this.uses(list, Some(service), &format!("{name}.{kind}"))
+        let fences = self.fences(&stages);
+        let uses = |this: &mut Self, list: &[ConditionUse], kind: &str| match is_idle {
+            true => Vec::new(),
+            false => this.uses(list, Some(service), &format!("{name}.{kind}")),
         };
         let health = match &task.health {
             Some(list) => uses(self, list, "health"),
+            None if is_idle => Vec::new(),
             None => self.health_of(service),
         };
         let sorted = |set: &BTreeSet<usize>| {
@@ -299,6 +307,7 @@ impl<'a, 'p> Compiler<'a, 'p> {
             post: uses(self, &task.post, "post"),
             stages,
             undo,
+            fences,
             pace: task.pace.value,
             timeout: task.timeout,
             budgets: (task.budgets.iter())
@@ -429,6 +438,63 @@ impl<'a, 'p> Compiler<'a, 'p> {
                 StageKind::Say(Saying { channel: channel.clone(), text: text.clone() })
             }
         })
+    }
+
+    /// What a restore does instead of a task with a fence, if the drain did not
+    /// come to any of its knobs: writes are not refused for nothing.
+    fn untouched_behind_fences(
+        &self,
+        stages: &[runbook::ExpandedStage],
+    ) -> Option<runbook::ExpandedStage> {
+        let set = |stage: &runbook::ExpandedStage| match &stage.work {
+            Work::Shift { knob, .. } | Work::Set { knob, .. } => Some(knob.clone()),
+            _ => None,
+        };
+        let is_restored = |stage: &runbook::ExpandedStage| {
+            matches!(
+                stage.work,
+                Work::Shift { to: Aim::Original, .. } | Work::Set { to: Aim::Original, .. }
+            )
+        };
+        let knobs: BTreeSet<String> = stages.iter().filter_map(set).collect();
+        let has_fence = stages.iter().any(|stage| !stage.is_interruptible);
+        let is_idle = has_fence
+            && stages.iter().any(is_restored)
+            && knobs.iter().all(|knob| self.is_untouched(knob));
+        let names = || knobs.iter().cloned().collect::<Vec<_>>().join(", ");
+        is_idle.then(|| runbook::ExpandedStage {
+            name: "left-alone".into(),
+            work: Work::Say { channel: None, text: format!("{} as before the drain", names()) },
+            timeout: None,
+            done: Next::Exit(Exit::Done),
+            failed: Next::Exit(Exit::Failed),
+            late: Next::Exit(Exit::Failed),
+            retry: StageId(0),
+            is_interruptible: true,
+        })
+    }
+
+    /// The switches that a task closes: those that it puts back when it gives
+    /// up. The first value that it sets is the closed one.
+    fn fences(&self, stages: &[Stage]) -> Vec<Fence> {
+        let mut fences: Vec<Fence> = Vec::new();
+        for stage in stages {
+            let StageKind::PutBack { knob } = stage.kind else { continue };
+            if stage.done != Next::Exit(Exit::Failed) || fences.iter().any(|own| own.knob == knob) {
+                continue;
+            }
+            let mut values = stages.iter().filter_map(|stage| match &stage.kind {
+                StageKind::Set { knob: own, to } if *own == knob => Some(to.value()),
+                _ => None,
+            });
+            let Some(closed) = values.next().cloned() else { continue };
+            let name = self.knobs[knob.index()].to_string();
+            let opened = values.find(|value| **value != closed);
+            let recorded = self.given.originals.get(&name).filter(|value| **value != closed);
+            let open = opened.or(recorded).cloned();
+            fences.push(Fence { knob, closed, open });
+        }
+        fences
     }
 
     /// Whether the drain that is undone did not come to a knob. What it changes is

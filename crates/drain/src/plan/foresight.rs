@@ -318,6 +318,7 @@ mod tests {
                 is_interruptible: true,
             }],
             undo: None,
+            fences: vec![],
             pace: PACE,
             timeout: Millis::from_secs(3600),
             budgets: Vec::new(),

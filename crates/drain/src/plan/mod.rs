@@ -130,6 +130,9 @@ pub struct Task {
     pub stages: Vec<Stage>,
     /// How a revert undoes what it is not enough to put knobs back for.
     pub undo: Option<Undo>,
+    /// Switches that it closes, so that nothing is written behind its back.
+    #[serde(default)]
+    pub fences: Vec<Fence>,
     pub pace: Pace,
     /// After that long it is stuck, if its history does not say so before.
     pub timeout: Millis,
@@ -137,6 +140,16 @@ pub struct Task {
     pub budgets: Vec<(BudgetId, f64)>,
     /// What earlier runs say of it.
     pub expected: Expected,
+}
+
+/// A switch that refuses writes while it has one value.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Fence {
+    pub knob: KnobId,
+    pub closed: Value,
+    /// Its value when writes are accepted, if the runbook or an earlier drain
+    /// says so. What a task finds there may be a fence that was left closed.
+    pub open: Option<Value>,
 }
 
 /// What is known about a task before it runs.
@@ -402,6 +415,16 @@ impl Plan {
         &self.conditions[id.index()]
     }
 
+    /// Whether a condition says that nothing is missing: it is waited for behind
+    /// a fence, and whoever overrides it loses what was acknowledged.
+    pub fn is_exact(&self, id: ConditionId) -> bool {
+        let mut stages = self.tasks.iter().flat_map(|task| &task.stages);
+        stages.any(|stage| {
+            !stage.is_interruptible
+                && matches!(stage.kind, StageKind::Await { condition } if condition == id)
+        })
+    }
+
     pub fn task_ids(&self) -> impl DoubleEndedIterator<Item = TaskId> + use<> {
         (0..self.tasks.len() as u32).map(TaskId)
     }
@@ -426,6 +449,16 @@ impl Task {
         match self.stages.get(self.undo.as_ref()?.after.index())?.kind {
             StageKind::Shift { knob, .. } | StageKind::Set { knob, .. } => Some(knob),
             _ => None,
+        }
+    }
+
+    /// What a knob goes back to that was found at a value: a fence goes back to
+    /// open, whoever left it closed. `None`: what that is is not known.
+    pub fn origin_of(&self, knob: KnobId, found: &Value) -> Option<Value> {
+        let mut fences = self.fences.iter();
+        match fences.find(|own| own.knob == knob && own.closed.is_met_by(found)) {
+            Some(closed) => closed.open.clone(),
+            None => Some(found.clone()),
         }
     }
 

@@ -427,6 +427,7 @@ pub fn describe(plan: &Plan, why: &Hold) -> String {
         Hold::Budget => "no budget left".into(),
         Hold::Contested { knob } => format!("somebody else turns {}", plan.knob(*knob)),
         Hold::Unreadable { knob } => format!("{} cannot be read", plan.knob(*knob)),
+        Hold::InUse { knob, by } => format!("{} is in use by {by}", plan.knob(*knob)),
         Hold::Unanswered { .. } => "no answer to what it does".into(),
     }
 }

@@ -128,6 +128,7 @@ impl Sketch {
             post: Vec::new(),
             stages: kinds.into_iter().enumerate().map(stage).collect(),
             undo: None,
+            fences: vec![],
             pace: PACE,
             timeout: Millis::from_secs(3600),
             budgets: Vec::new(),

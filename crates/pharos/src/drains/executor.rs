@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drain::engine::{
-    Actor, Command, Effect, EffectId, Ended, Event, Fact, Record, Refusal, Run, RunOutcome,
+    Actor, Command, Effect, EffectId, Ended, Event, Fact, InUse, Record, Refusal, Run, RunOutcome,
 };
 use drain::report::describe;
 use drain::{ConditionId, KnobId, Measurement, Plan, Saying, Source, TaskId};
 use drivers::{Drivers, Fence};
 use futures_util::FutureExt;
-use store::{Lease, RunId, Step, Store};
+use store::{Claim, Lease, RunId, Step, Store};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep, sleep_until};
@@ -115,6 +115,8 @@ pub struct Executor {
     looked_at: BTreeSet<KnobId>,
     measured: BTreeSet<ConditionId>,
     looks_at_fleet: bool,
+    /// Tasks that keep claims, as of when the store was last written to for it.
+    claims: Option<BTreeSet<TaskId>>,
     unseen: Unseen,
     /// Who waits to hear that what they said is on the disk.
     unanswered: Vec<oneshot::Sender<Result<(), Refusal>>>,
@@ -144,6 +146,7 @@ impl Executor {
             looked_at: BTreeSet::new(),
             measured: BTreeSet::new(),
             looks_at_fleet: false,
+            claims: None,
             unseen: Unseen::default(),
             unanswered: Vec::new(),
             shown: Instant::now(),
@@ -173,6 +176,10 @@ impl Executor {
             }
             #[cfg(test)]
             self.world.faults.panic_if_told();
+            if let Some(claimed) = self.claim().await {
+                records = claimed;
+                continue;
+            }
             self.look_at_wanted();
             self.show();
             if let Some((_, outcome)) = self.run.state().closed {
@@ -388,6 +395,47 @@ impl Executor {
             });
             Done { event, aside }
         });
+    }
+
+    /// Asks for the next claim that a task wants, and gives back what none needs
+    /// any more. The store decides for all runs and all processes.
+    async fn claim(&mut self) -> Option<Vec<Record>> {
+        if !self.run.has_claims() || self.run.state().closed.is_some() {
+            return None;
+        }
+        let (now, plan) = (self.world.clock.now(), self.run.plan().clone());
+        let Some((task, knobs)) = self.run.wanted_claims(now).next() else {
+            self.give_claims_back().await;
+            return None;
+        };
+        let names: Vec<String> = knobs.iter().map(|knob| plan.knob(*knob).to_string()).collect();
+        let first = knobs[0];
+        let claimed = self.world.store.claim(&self.lease, &plan.task(task).name, &names).await;
+        let answer = match claimed {
+            Ok(None) => Ok(()),
+            Ok(Some(Claim { knob, run, task })) => {
+                let at = names.iter().position(|name| *name == knob);
+                let knob = at.map_or(first, |at| knobs[at]);
+                Err(InUse { knob, by: format!("{task} of run {run}") })
+            }
+            Err(error) => Err(InUse { knob: first, by: format!("nobody knows whom: {error}") }),
+        };
+        // Only commands are refused.
+        Some(self.run.handle(now, Event::Claimed { task, answer }).unwrap_or_default())
+    }
+
+    async fn give_claims_back(&mut self) {
+        let kept = self.run.claims();
+        if self.claims.as_ref() == Some(&kept) {
+            return;
+        }
+        let names: Vec<String> =
+            kept.iter().map(|task| self.run.plan().task(*task).name.clone()).collect();
+        match self.world.store.keep_claims(&self.lease, &names).await {
+            Ok(()) => self.claims = Some(kept),
+            // The next turn of the loop tries again.
+            Err(error) => tracing::debug!(run = %self.lease.run, "claims stay: {error}"),
+        }
     }
 
     fn look_at_wanted(&mut self) {

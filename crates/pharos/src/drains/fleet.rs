@@ -58,6 +58,8 @@ pub struct Recorded {
     /// The drain whose knobs are to be kept, if the newest run begun by a person
     /// is one and nobody ended a run that put them back.
     pub drain: Option<Kept>,
+    /// Fences that the newest run left closed.
+    pub fences: Vec<(Knob, Value)>,
     /// When knobs were put back, the newest first.
     pub put_back: Vec<(u64, BTreeSet<Knob>)>,
 }
@@ -241,6 +243,11 @@ async fn learn(world: &World, of: Filter<'_>) -> Result<Option<Recorded>, Refuse
     Ok(learnt)
 }
 
+fn left_closed(run: &Run) -> Vec<(Knob, Value)> {
+    let fences = run.state().left_closed(run.plan());
+    fences.map(|(_, fence)| (run.plan().knob(fence.knob).clone(), fence.closed.clone())).collect()
+}
+
 impl Recorded {
     fn new(newest: RunId, run: &Run) -> Recorded {
         Recorded {
@@ -249,6 +256,7 @@ impl Recorded {
             services: BTreeMap::new(),
             plan: run.plan().clone(),
             drain: None,
+            fences: left_closed(run),
             put_back: Vec::new(),
         }
     }

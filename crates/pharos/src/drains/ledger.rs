@@ -39,9 +39,11 @@ pub fn step(run: &Run, records: &[Record]) -> Step {
             Fact::Commanded { by, reason, command, .. } => {
                 step.deeds.push(deed(by, command.describe(plan), reason));
             }
-            Fact::Found { knob, value, .. } if plan.direction == Direction::Drain => {
-                let value = serde_json::json!(value).to_string();
-                step.originals.push((plan.knob(*knob).to_string(), value));
+            Fact::Found { task, knob, value } if plan.direction == Direction::Drain => {
+                if let Some(value) = plan.task(*task).origin_of(*knob, value) {
+                    let value = serde_json::json!(value).to_string();
+                    step.originals.push((plan.knob(*knob).to_string(), value));
+                }
             }
             _ => {}
         }

@@ -58,7 +58,7 @@ use executor::{Message, World};
 use instance::Instance;
 use ledger::direction_name;
 use notify::Channels;
-use status::Unseen;
+use status::{NeedKind, NeedsPerson, Unseen};
 use supervision::{Panicked, keep_going};
 use tenure::LEASE_MS;
 use verbs::Verb;
@@ -370,6 +370,25 @@ impl Drains {
         }
     }
 
+    /// Of the fences that a run left closed, those count that still are, or
+    /// cannot be read.
+    async fn drop_open_fences(&self, plan: &Plan, status: &mut Status) {
+        let fences = plan.tasks.iter().flat_map(|task| &task.fences);
+        for fence in fences {
+            let (name, closed) = (plan.knob(fence.knob).to_string(), &fence.closed);
+            let is_it = |need: &NeedsPerson| {
+                need.kind == NeedKind::Fenced && need.knob.as_ref() == Some(&name)
+            };
+            if !status.needs_person.iter().any(is_it) {
+                continue;
+            }
+            let read = self.world.drivers.read(plan.knob(fence.knob)).await;
+            if read.is_ok_and(|found| !closed.is_met_by(&found)) {
+                status.needs_person.retain(|need| !is_it(need));
+            }
+        }
+    }
+
     /// A run that is driven here.
     pub async fn handle(&self, id: RunId) -> Result<Handle, Refused> {
         if let Some(handle) = self.driven().get(&id) {
@@ -405,6 +424,9 @@ impl Drains {
             status.stands_still = self.panic_of(id);
             let is_here = status.stands_still.is_some();
             status.elsewhere = (!is_here).then(|| self.driver(&found));
+        }
+        if found.outcome.is_some() {
+            self.drop_open_fences(run.plan(), &mut status).await;
         }
         status.strayed = self.strayed_since(id, &status.datacenter);
         Ok(Arc::new(status))

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use drain::engine::{ATTEMPTS_MAX, Abort, DRIFTS_MAX, Hold, Mode, Phase, Run, RunOutcome};
 use drain::report::describe;
 use drain::{
-    ConditionId, Direction, Eta, KnobId, Millis, StageKind, TaskId, Time, Value, Verdict, forecast,
-    number,
+    ConditionId, Direction, Eta, Fence, KnobId, Millis, StageKind, TaskId, Time, Value, Verdict,
+    forecast, number,
 };
 use serde::{Deserialize, Serialize};
 use store::RunId;
@@ -105,6 +105,7 @@ pub enum HoldKind {
     Budget,
     Contested,
     Unreadable,
+    InUse,
     Unanswered,
 }
 
@@ -119,6 +120,7 @@ impl HoldKind {
             Hold::Budget => HoldKind::Budget,
             Hold::Contested { .. } => HoldKind::Contested,
             Hold::Unreadable { .. } => HoldKind::Unreadable,
+            Hold::InUse { .. } => HoldKind::InUse,
             Hold::Unanswered { .. } => HoldKind::Unanswered,
         }
     }
@@ -149,6 +151,8 @@ pub struct NeedsPerson {
 pub enum NeedKind {
     /// Nothing can be written to the disk.
     StandsStill,
+    /// A fence was left closed: writes are refused.
+    Fenced,
     Failed,
     /// Its knobs could not be put back.
     Unreverted,
@@ -157,6 +161,7 @@ pub enum NeedKind {
     /// A knob cannot be read, or an effect does not end.
     Unreadable,
     Unanswered,
+    InUse,
     Limit,
     Breach,
     NoData,
@@ -249,6 +254,9 @@ impl Status {
         if status.outcome.is_none() {
             status.needs_person = needs(run, &status);
         }
+        let fences = state.left_closed(plan).map(|(task, fence)| fenced(run, task, fence, now));
+        status.needs_person.extend(fences);
+        status.needs_person.sort_by_key(|need| (need.kind, need.since));
         status
     }
 
@@ -363,7 +371,12 @@ fn why_held(run: &Run, id: TaskId, hold: &Hold, now: Time, unseen: &Unseen) -> S
     match hold {
         Hold::Awaits { condition, value } => {
             let (name, symbol, bound) = wanted(condition);
-            format!("waits for {name} {symbol} {bound}; it {}", measured(condition, value))
+            let one = run.state().exact_overridden_by.get(condition);
+            let one = one.and_then(|people| people.iter().next());
+            let one = one.map_or(String::new(), |one| {
+                format!("; {one} overrode it, a second person must too: what is missing is lost")
+            });
+            format!("waits for {name} {symbol} {bound}; it {}{one}", measured(condition, value))
         }
         Hold::Breach { condition, value } => {
             let (name, symbol, bound) = wanted(condition);
@@ -507,13 +520,42 @@ fn needs(run: &Run, status: &Status) -> Vec<NeedsPerson> {
     needs
 }
 
+/// A fence that a task left closed.
+fn fenced(run: &Run, id: TaskId, fence: &Fence, now: Time) -> NeedsPerson {
+    let (name, state) = (&run.plan().task(id).name, run.state());
+    let knob = run.plan().knob(fence.knob);
+    let left = state.knobs[fence.knob.index()].as_ref();
+    let opens = fence.open.as_ref().map_or("what opens it".into(), ToString::to_string);
+    let todo = match state.task(id).phase {
+        Phase::Failed | Phase::Stopped if state.closed.is_none() => {
+            format!("`retry {name}`, or `abort --revert`, which sets it to {opens}")
+        }
+        Phase::Unreverted if state.closed.is_none() => {
+            format!("`retry {name}`, or set it to {opens} by hand")
+        }
+        _ => format!("set it to {opens} by hand, or `restore {}`", run.plan().datacenter),
+    };
+    NeedsPerson {
+        kind: NeedKind::Fenced,
+        task: Some(name.clone()),
+        knob: Some(knob.to_string()),
+        since: left.map_or(now, |left| left.since),
+        why: format!("{name} left {knob} at {}: writes are refused", fence.closed),
+        todo,
+    }
+}
+
 /// What a task needs a person for, if it does.
 fn need(run: &Run, id: TaskId, task: &TaskStatus, status: &Status) -> Option<NeedsPerson> {
     let (state, name) = (run.state().task(id), &task.name);
     let is_asking =
         matches!(run.plan().task(id).stages[state.stage.index()].kind, StageKind::Approve { .. });
     let ended = state.ended.unwrap_or(status.now);
-    let retry = || format!("`retry {name}` or `skip {name}`, or `abort`");
+    let is_fenced = run.state().left_closed(run.plan()).any(|(task, _)| task == id);
+    let retry = || match is_fenced {
+        true => format!("`retry {name}`, or `abort --revert`"),
+        false => format!("`retry {name}` or `skip {name}`, or `abort`"),
+    };
     let overrides = |hold: &Hold| match hold {
         Hold::Breach { condition, .. } | Hold::NoData { condition } => {
             let condition = &run.plan().condition(*condition).name;
@@ -542,6 +584,10 @@ fn need(run: &Run, id: TaskId, task: &TaskStatus, status: &Status) -> Option<Nee
         }
         (_, Some((since, Hold::Unanswered { .. }))) => {
             (NeedKind::Unanswered, None, *since, "look at what the driver talks to".into())
+        }
+        (_, Some((since, Hold::InUse { knob: own, .. }))) if status.now - *since >= PATIENCE => {
+            let todo = "let what uses it end, or `abort` it".into();
+            (NeedKind::InUse, knob(own), *since, todo)
         }
         (_, Some((since, Hold::Limit { .. }))) => {
             let todo = "restore the other datacenter, or `waive` by two people".into();

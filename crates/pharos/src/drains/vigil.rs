@@ -56,6 +56,8 @@ pub struct Strays {
     knobs: Vec<Strayed>,
     /// The share that is drained now.
     share: f64,
+    /// Fences that the newest run left closed, and that still are.
+    fences: usize,
 }
 
 /// A knob that was found elsewhere.
@@ -90,10 +92,11 @@ impl Drains {
         for drained in self.world.store.drained().await? {
             let datacenter = drained.datacenter;
             let Some(newest) = self.newest_closed(&datacenter).await? else { continue };
-            if drained.share <= 0.0 {
+            let Some(own) = fleet::recorded(&self.world, &datacenter).await? else { continue };
+            let fences = self.closed_fences(&own).await;
+            if drained.share <= 0.0 && fences == 0 {
                 continue;
             }
-            let Some(own) = fleet::recorded(&self.world, &datacenter).await? else { continue };
             let drifted = self.drifted(&own).await;
             let position = fleet::position(&self.world, &own.plan, None).await?;
             let share = own.plan.own_index();
@@ -103,7 +106,7 @@ impl Drains {
                 continue;
             }
             let knobs = self.see_to(&datacenter, &own, drifted).await?;
-            found.insert(datacenter, Strays { newest, knobs, share });
+            found.insert(datacenter, Strays { newest, knobs, share, fences });
         }
         self.tell(&found);
         *self.strays() = found;
@@ -115,6 +118,17 @@ impl Drains {
         let of = Filter { datacenter: Some(datacenter), ..Filter::default() };
         let newest = self.world.store.runs(of, 1).await?.pop();
         Ok(newest.filter(|run| run.outcome.is_some()).map(|run| run.id))
+    }
+
+    /// How many of the fences that the newest run left closed still are. What
+    /// cannot be read now is not known to be.
+    async fn closed_fences(&self, own: &Recorded) -> usize {
+        let mut count = 0;
+        for (knob, closed) in &own.fences {
+            let read = self.world.drivers.read(knob).await;
+            count += usize::from(read.is_ok_and(|found| closed.is_met_by(&found)));
+        }
+        count
     }
 
     /// What cannot be read now is not known to be elsewhere.
@@ -302,6 +316,11 @@ impl Drains {
         strays.iter().map(|(name, own)| (name.clone(), own.knobs.len(), count(own))).collect()
     }
 
+    /// How many fences the newest run left closed, by datacenter.
+    pub(super) fn fences_left_closed(&self) -> Vec<(String, usize)> {
+        self.strays().iter().map(|(name, own)| (name.clone(), own.fences)).collect()
+    }
+
     /// The share of a datacenter that is drained, by the last look between runs.
     pub(super) fn share_now(&self, datacenter: &str) -> Option<f64> {
         self.strays().get(datacenter).map(|own| own.share)
@@ -356,6 +375,7 @@ fn plan_of(kept: &Kept, drifted: &[Drifted]) -> Plan {
                 is_interruptible: true,
             }],
             undo: None,
+            fences: vec![],
             pace: drain::Pace::AT_ONCE,
             timeout: PUT_BACK_TIMEOUT,
             budgets: Vec::new(),

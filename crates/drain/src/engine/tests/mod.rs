@@ -2,6 +2,7 @@
 
 mod breaches;
 mod budgets;
+mod claims;
 mod effects;
 mod forecasts;
 mod knobs;
@@ -108,6 +109,7 @@ impl Sketch {
             post: vec![],
             stages,
             undo: None,
+            fences: vec![],
             pace: PACE,
             timeout: Millis::from_secs(600),
             budgets: vec![],
@@ -151,6 +153,9 @@ struct World {
     exporter_died: Option<Time>,
     /// How far back the data of every condition reaches.
     window: Millis,
+    /// Which tasks have which knobs, and which are used by another run.
+    claims: BTreeMap<KnobId, TaskId>,
+    used_elsewhere: BTreeSet<KnobId>,
 }
 
 impl World {
@@ -171,6 +176,8 @@ impl World {
             sum_max: f64::INFINITY,
             exporter_died: None,
             window: Millis::ZERO,
+            claims: BTreeMap::new(),
+            used_elsewhere: BTreeSet::new(),
         };
         world.take(records);
         world
@@ -205,7 +212,29 @@ impl World {
     fn event(&mut self, event: Event) {
         let records = self.run.handle(self.now, event).expect("not refused");
         self.take(records);
+        self.claim();
         self.look();
+    }
+
+    /// Gives claims to whoever asks first, and takes back what is not needed.
+    fn claim(&mut self) {
+        let kept = self.run.claims();
+        self.claims.retain(|_, task| kept.contains(task));
+        let wanted = self.run.wanted_claims(self.now).map(|(task, knobs)| (task, knobs.to_vec()));
+        for (task, knobs) in wanted.collect::<Vec<_>>() {
+            let in_use = |knob: &KnobId| {
+                let other = self.claims.get(knob).is_some_and(|other| *other != task);
+                other || self.used_elsewhere.contains(knob)
+            };
+            let answer = match knobs.iter().copied().find(in_use) {
+                Some(knob) => Err(InUse { knob, by: "another".into() }),
+                None => {
+                    self.claims.extend(knobs.iter().map(|knob| (*knob, task)));
+                    Ok(())
+                }
+            };
+            self.event(Event::Claimed { task, answer });
+        }
     }
 
     fn look(&mut self) {

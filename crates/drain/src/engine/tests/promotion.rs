@@ -410,3 +410,93 @@ fn who_takes_a_run_up_counts_only_samples_since_then() {
     pair.world.exporter_died = None;
     pair.promoted();
 }
+
+/// What an earlier promotion left closed, this one must not close for ever.
+#[test]
+fn a_fence_that_was_found_closed_is_opened_when_the_promotion_gives_up() {
+    let mut pair = pair("unfence_to: open");
+    let fence = pair.fence;
+    pair.world.knobs[fence.index()] = text("fenced");
+    pair.lag(4000.0);
+    pair.world.until("it gives up", |world| world.phase(DB) == Phase::Failed);
+    assert_eq!((pair.at(fence), pair.at(pair.primary)), ("open", "east"));
+    pair.world.check_replay();
+}
+
+#[test]
+fn a_revert_opens_a_fence_that_was_found_closed() {
+    let mut pair = pair(&format!("unfence_to: open\n      {BACK}"));
+    let fence = pair.fence;
+    pair.world.knobs[fence.index()] = text("fenced");
+    pair.lag(0.0);
+    pair.promoted();
+    pair.world.values[pair.back.unwrap()] = Some(0.0);
+    pair.world.say(Command::Abort { how: Abort::Revert });
+    pair.world.until("it is back", |world| world.outcome() == Some(RunOutcome::Reverted));
+    assert_eq!((pair.at(fence), pair.at(pair.primary)), ("open", "east"));
+    pair.world.check_replay();
+}
+
+#[test]
+fn a_fence_that_nothing_says_how_to_open_is_not_closed_again() {
+    let mut pair = pair("");
+    let fence = pair.fence;
+    pair.world.knobs[fence.index()] = text("fenced");
+    pair.lag(0.0);
+    pair.world.until("it fails", |world| world.phase(DB) == Phase::Failed);
+    assert_eq!(
+        pair.world.run.state().task(DB).trouble(),
+        Some(
+            "fence: db:fence/east was \"fenced\" already, and nothing says what opens it; \
+             accepted: open it, then `retry`"
+        )
+    );
+    assert!(pair.sets().is_empty(), "{:?}", pair.sets());
+    pair.world.knobs[fence.index()] = text("open");
+    pair.world.say(Command::Retry { task: DB });
+    pair.promoted();
+    pair.world.check_replay();
+}
+
+#[test]
+fn a_fence_that_a_failed_promotion_left_closed_is_named() {
+    let mut pair = pair("");
+    let primary = pair.primary;
+    pair.world.broken.insert(primary, Ended::Refused { why: "no quorum".into() });
+    pair.lag(0.0);
+    pair.world.until("it fails", |world| world.phase(DB) == Phase::Failed);
+    let closed = |pair: &Pair| {
+        let state = pair.world.run.state();
+        let fences = state.left_closed(pair.world.run.plan());
+        fences.map(|(task, fence)| (task, fence.knob)).collect::<Vec<_>>()
+    };
+    assert_eq!(closed(&pair), [(DB, pair.fence)]);
+    pair.world.say(Command::Abort { how: Abort::Hold });
+    pair.world.until("it is over", |world| world.outcome() == Some(RunOutcome::Held));
+    assert_eq!(closed(&pair), [(DB, pair.fence)], "it still is");
+}
+
+/// Whoever overrides it loses what is missing.
+#[test]
+fn the_exact_condition_behind_a_fence_is_overridden_by_two_people_alone() {
+    let mut pair = pair("");
+    pair.lag(4000.0);
+    pair.fenced();
+    let condition = ConditionId(pair.exactly as u32);
+    let say = |pair: &mut Pair, by: &str, task: Option<TaskId>| {
+        let command = Command::Override { condition, task };
+        let said = Event::Said { by: by.into(), reason: "now".into(), command };
+        pair.world.run.handle(pair.world.now, said).map_err(|refusal| refusal.to_string())
+    };
+    let records = say(&mut pair, "ann", Some(DB)).unwrap();
+    pair.world.take(records);
+    pair.world.passes(Millis(10_000));
+    assert_eq!(pair.at(pair.primary), "east", "one person does not lose 4000 writes");
+    let refusal = say(&mut pair, "ann", None).unwrap_err();
+    assert!(refusal.contains("has overridden"), "{refusal}");
+    let records = say(&mut pair, "bob", None).unwrap();
+    pair.world.take(records);
+    let primary = pair.primary;
+    pair.world.until("it is promoted", |world| world.knobs[primary.index()] == text("west"));
+    pair.world.check_replay();
+}

@@ -425,6 +425,8 @@ impl Writer<'_> {
             NeedKind::Unreverted => ("✗", "not reverted", Style::Bad),
             NeedKind::Contested => ("✗", "contested", Style::Bad),
             NeedKind::Unreadable => ("‖", "unreadable knob", Style::Bad),
+            NeedKind::Fenced => ("✗", "fence closed", Style::Bad),
+            NeedKind::InUse => ("‖", "knob in use", Style::Warn),
             NeedKind::Unanswered => ("‖", "no answer", Style::Bad),
             NeedKind::Limit => ("‖", "limit", Style::Warn),
             NeedKind::Breach => ("‖", "breach", Style::Bad),

@@ -1,0 +1,155 @@
+//! Which tasks must not be under way at the same time, of this run or of
+//! others. A fence that one task closes must not be lifted by another before
+//! the promotion behind it is through, and a primary is not promoted by two.
+//!
+//! A service that has such a task claims every knob that its tasks set. Before
+//! one of them starts, goes back or corrects drift, the executor asks the store
+//! for its claim ([`Run::wanted_claims`]), which it gives to one task of one
+//! run. It is given back when the task is over ([`Run::claims`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Hold, Phase, Run};
+use crate::plan::{KnobId, Plan, Stage, StageKind, TaskId};
+use crate::time::{Millis, Time};
+
+/// How long to wait before asking again for a claim that another task has.
+const ASK_AGAIN: Millis = Millis(1000);
+/// How long a task that is not under way keeps a claim: it asked for it to
+/// correct drift, and the next look at the knob decides.
+const IDLE_MAX: Millis = Millis::from_secs(30);
+
+/// Who has a claim that a task asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InUse {
+    pub knob: KnobId,
+    /// The run and the task, for people: `run 3 (orders.promote)`.
+    pub by: String,
+}
+
+/// The claims of a run, as far as it knows. After a crash it asks again, and
+/// gets what it had.
+#[derive(Clone, Debug)]
+pub(super) struct Claims {
+    /// The knobs that each task claims.
+    of: Vec<Vec<KnobId>>,
+    /// Tasks that have theirs, and since when.
+    granted: BTreeMap<TaskId, Time>,
+    /// Tasks that ask for theirs, with when and why they did not get it.
+    wanted: BTreeMap<TaskId, Option<(Time, InUse)>>,
+}
+
+impl Claims {
+    pub(super) fn new(plan: &Plan) -> Claims {
+        let has_fence = |stages: &[Stage]| stages.iter().any(|stage| !stage.is_interruptible);
+        let fenced: BTreeSet<&str> = plan
+            .tasks
+            .iter()
+            .filter(|task| has_fence(&task.stages))
+            .map(|task| task.service.as_str())
+            .collect();
+        let of = plan.tasks.iter().map(|task| match fenced.contains(task.service.as_str()) {
+            true => task.stages.iter().filter_map(set_by).collect::<BTreeSet<_>>(),
+            false => BTreeSet::new(),
+        });
+        let of = of.map(|knobs| knobs.into_iter().collect()).collect();
+        Claims { of, granted: BTreeMap::new(), wanted: BTreeMap::new() }
+    }
+}
+
+/// The knob that a stage sets at once. What is moved in steps is no fence.
+fn set_by(stage: &Stage) -> Option<KnobId> {
+    match stage.kind {
+        StageKind::Set { knob, .. } | StageKind::PutBack { knob } => Some(knob),
+        _ => None,
+    }
+}
+
+impl Run {
+    /// Claims to ask for now, with their knobs. To be asked after every event,
+    /// and every second or so while there are none.
+    pub fn wanted_claims(&self, now: Time) -> impl Iterator<Item = (TaskId, &[KnobId])> {
+        let is_due = move |refused: &Option<(Time, InUse)>| match refused {
+            Some((at, _)) => now < *at || now - *at >= ASK_AGAIN,
+            None => true,
+        };
+        let due = self.claims.wanted.iter().filter(move |(_, refused)| is_due(refused));
+        due.map(|(task, _)| (*task, self.claims.of[task.index()].as_slice()))
+    }
+
+    /// Tasks that keep their claims: those that have them, and those that are
+    /// under way and had them before a crash. Others give theirs back.
+    pub fn claims(&self) -> BTreeSet<TaskId> {
+        let of = self.plan.task_ids().filter(|task| !self.claims.of[task.index()].is_empty());
+        of.filter(|task| {
+            let phase = self.state.task(*task).phase;
+            matches!(phase, Phase::Running | Phase::Reverting)
+                || self.claims.granted.contains_key(task)
+        })
+        .collect()
+    }
+
+    /// Whether any task claims something.
+    pub fn has_claims(&self) -> bool {
+        self.claims.of.iter().any(|knobs| !knobs.is_empty())
+    }
+
+    /// Whether a task claims a knob.
+    pub fn is_claimed(&self, task: TaskId, knob: KnobId) -> bool {
+        self.claims.of[task.index()].contains(&knob)
+    }
+
+    /// Whether a task has its claim, if it needs one. If not, it is asked for.
+    pub(super) fn has_claim(&mut self, task: TaskId) -> bool {
+        if self.claims.of[task.index()].is_empty() || self.claims.granted.contains_key(&task) {
+            return true;
+        }
+        self.claims.wanted.entry(task).or_default();
+        false
+    }
+
+    /// The same for a task that cannot go on without: it says who has it.
+    pub(super) fn is_held_for_claim(&mut self, now: Time, task: TaskId) -> bool {
+        if self.has_claim(task) {
+            return false;
+        }
+        if let Some(Some((_, InUse { knob, by }))) = self.claims.wanted.get(&task).cloned() {
+            self.hold(now, task, Hold::InUse { knob, by });
+        }
+        true
+    }
+
+    /// Takes the answer to a claim.
+    pub(super) fn take_claim(&mut self, now: Time, task: TaskId, answer: Result<(), InUse>) {
+        // A task that does something else meanwhile does not need it any more.
+        let Some(wanted) = self.claims.wanted.get_mut(&task) else { return };
+        match answer {
+            Ok(()) => {
+                self.claims.wanted.remove(&task);
+                self.claims.granted.insert(task, now);
+                if matches!(self.state.task(task).hold, Some((_, Hold::InUse { .. }))) {
+                    self.release(now, task);
+                }
+            }
+            Err(in_use) => *wanted = Some((now, in_use)),
+        }
+        self.wake(task);
+    }
+
+    /// A task that waits for something else asks for nothing.
+    pub(super) fn claim_no_more(&mut self, task: TaskId) {
+        self.claims.wanted.remove(&task);
+    }
+
+    /// Gives up claims that tasks do not need any more.
+    pub(super) fn drop_claims(&mut self, now: Time) {
+        let state = &self.state;
+        self.claims.granted.retain(|task, since| {
+            let own = state.task(*task);
+            let is_idle =
+                !matches!(own.phase, Phase::Running | Phase::Reverting) && own.in_flight.is_none();
+            // A clock that was set back must not make it longer.
+            !is_idle || (*since <= now && now - *since < IDLE_MAX)
+        });
+    }
+}
