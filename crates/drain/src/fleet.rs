@@ -20,6 +20,9 @@ const ROUNDING: f64 = 1e-9;
 /// Multipliers are recorded in steps of one of so many.
 const STEPS: f64 = 1000.0;
 
+/// Changes of a multiplier that are smaller are recorded only if they matter.
+const MOVED_MIN: f64 = 0.05;
+
 /// What every datacenter of a plan is open to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Fleet {
@@ -200,6 +203,26 @@ impl Fleet {
             }
         }
         counted
+    }
+
+    /// Whether another position is worth a record: the limits say something
+    /// else of it, another run is there, or something moved by more than a bit.
+    /// Load balancers that follow the load change weights all the time.
+    pub fn differs(&self, known: &Fleet, plan: &Plan) -> bool {
+        let is_barred = |fleet: &Fleet, mode| fleet.check_limits(plan, mode).is_err();
+        let moved = |(own, known): (&Option<f64>, &Option<f64>)| match (own, known) {
+            (Some(own), Some(known)) => {
+                (own - known).abs() >= MOVED_MIN || (*own > 0.0) != (*known > 0.0)
+            }
+            (own, known) => own.is_some() != known.is_some(),
+        };
+        let shares = self.multipliers.iter().flatten().zip(known.multipliers.iter().flatten());
+        !known.is_of(plan)
+            || self.runs != known.runs
+            || [Mode::Drill, Mode::Disaster]
+                .into_iter()
+                .any(|mode| is_barred(self, mode) != is_barred(known, mode))
+            || shares.into_iter().any(moved)
     }
 
     /// The share of a datacenter that is drained: the mean over its services,
@@ -428,6 +451,7 @@ mod tests {
             fleet: Fleet::default(),
             keep_drained: KeepDrained::default(),
             puts_back: None,
+            changed: None,
         }
     }
 
@@ -503,6 +527,23 @@ mod tests {
         let values = [[Some(1.0), Some(0.005), Some(0.0)], ALL];
         assert_eq!(verdict(&plan(1, 1.0), values, &[]), "within");
         assert_eq!((percent(0.999), percent(1.0), percent(-0.0)), (99.0, 100.0, 0.0));
+    }
+
+    #[test]
+    fn small_changes_are_recorded_only_where_a_limit_turns_on_them() {
+        let limits = plan(1, 0.51);
+        let at = |west: f64| Fleet {
+            multipliers: vec![vec![Some(1.0), Some(west), Some(1.0)]; 2],
+            runs: vec![None; 3],
+        };
+        let differs = |own: f64, known: f64| at(own).differs(&at(known), &limits);
+        assert!(!differs(0.98, 1.0) && !differs(0.62, 0.6));
+        assert!(differs(0.9, 1.0), "it moved");
+        assert!(differs(0.001, 0.0), "it serves");
+        // 33 % are drained with east, and 51 % are allowed: west may be without 53 %.
+        assert!(differs(0.46, 0.48) && !differs(0.55, 0.57), "the limit turns on it");
+        let runs = vec![Some(RunAt { run: 1, direction: Direction::Drain, is_open: true }); 3];
+        assert!(Fleet { runs, ..at(1.0) }.differs(&at(1.0), &limits));
     }
 
     #[test]

@@ -273,6 +273,7 @@ impl World {
             fleet: Fleet::default(),
             keep_drained: KeepDrained::default(),
             puts_back: None,
+            changed: None,
         }
     }
 

@@ -6,10 +6,21 @@ use sqlx::sqlite::SqliteConnection;
 use sqlx::{Connection, Row};
 
 use crate::error::{Error, Result, bounded, signed};
-use crate::lease::{Lease, hold};
+use crate::lease::{Lease, hold, next_epoch};
 use crate::open::Store;
 use crate::records::JSON_LEN_MAX;
 use crate::runs::{RunId, reading};
+
+/// What came of asking for knobs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Claimed {
+    /// The task has them. What it writes is to be fenced with this epoch, newer
+    /// than that of every lease and every claim before: a target that compares
+    /// fences must not take it for a write of a process that was deposed.
+    Granted { epoch: u64 },
+    /// Another task has one of them.
+    InUse(Claim),
+}
 
 /// A claim of another task.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,14 +31,9 @@ pub struct Claim {
 }
 
 impl Store {
-    /// Gives all of these knobs to a task, or none: then the claim that is in
-    /// the way is returned. What the task has already it keeps.
-    pub async fn claim(
-        &self,
-        lease: &Lease,
-        task: &str,
-        knobs: &[String],
-    ) -> Result<Option<Claim>> {
+    /// Gives all of these knobs to a task, or none if another has one of them.
+    /// What the task has already it keeps.
+    pub async fn claim(&self, lease: &Lease, task: &str, knobs: &[String]) -> Result<Claimed> {
         let failed = |error| Error::from_database("claiming knobs", error);
         let mut writer = self.writer().await.map_err(failed)?;
         let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
@@ -38,7 +44,7 @@ impl Store {
             let found = find(&mut transaction, knob).await?;
             let is_own = |own: &Claim| own.run == lease.run && own.task == task;
             if let Some(other) = found.filter(|found| !is_own(found)) {
-                return Ok(Some(other));
+                return Ok(Claimed::InUse(other));
             }
             sqlx::query("INSERT OR REPLACE INTO claims (knob, run, task) VALUES (?, ?, ?)")
                 .bind(knob)
@@ -48,8 +54,9 @@ impl Store {
                 .await
                 .map_err(failed)?;
         }
+        let epoch = next_epoch(&mut transaction).await?;
         transaction.commit().await.map_err(failed)?;
-        Ok(None)
+        Ok(Claimed::Granted { epoch })
     }
 
     /// Gives back the claims of all tasks of the run but these.

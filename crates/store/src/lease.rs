@@ -125,19 +125,25 @@ pub(crate) async fn put_lease(
 ) -> Result<Lease> {
     let failed = |error| Error::from_database("taking a run", error);
     bounded("the name of a holder", holder, JSON_LEN_MAX)?;
-    let epoch: i64 = sqlx::query_scalar("UPDATE epochs SET newest = newest + 1 RETURNING newest")
-        .fetch_one(&mut *connection)
-        .await
-        .map_err(failed)?;
+    let epoch = next_epoch(connection).await?;
     sqlx::query("UPDATE runs SET epoch = ?, holder = ?, held_until = ? WHERE id = ?")
-        .bind(epoch)
+        .bind(signed("an epoch", epoch)?)
         .bind(holder)
         .bind(signed("a time", until)?)
         .bind(signed("a run", run.0)?)
         .execute(connection)
         .await
         .map_err(failed)?;
-    Ok(Lease { run, epoch: epoch as u64, holder: holder.to_owned() })
+    Ok(Lease { run, epoch, holder: holder.to_owned() })
+}
+
+/// A number that is newer than every epoch before.
+pub(crate) async fn next_epoch(connection: &mut SqliteConnection) -> Result<u64> {
+    let epoch: i64 = sqlx::query_scalar("UPDATE epochs SET newest = newest + 1 RETURNING newest")
+        .fetch_one(connection)
+        .await
+        .map_err(|error| Error::from_database("taking a run", error))?;
+    Ok(epoch as u64)
 }
 
 /// The run, if the lease is the one that counts. Inside a transaction that

@@ -29,7 +29,7 @@ pub use audit::{
     AUDIT_LIMIT_MAX, Audit, AuditEntry, Head, KnownHead, Proof, SignedPart, Trust, Verdict,
     verify_audit_file,
 };
-pub use claims::Claim;
+pub use claims::{Claim, Claimed};
 pub use error::{Error, Result};
 pub use history::{HISTORY_LIMIT_MAX, Performance};
 pub use key::{AuditKey, KeyId, PublicKey, SentHead, Signature, public_path};

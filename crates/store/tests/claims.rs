@@ -3,14 +3,17 @@
 mod common;
 
 use common::*;
-use store::{Claim, Error, Lease, Store};
+use store::{Claim, Claimed, Error, Lease, Store};
 
 fn knobs(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
 async fn claim(store: &Store, lease: &Lease, task: &str, names: &[&str]) -> Option<Claim> {
-    store.claim(lease, task, &knobs(names)).await.unwrap()
+    match store.claim(lease, task, &knobs(names)).await.unwrap() {
+        Claimed::Granted { .. } => None,
+        Claimed::InUse(claim) => Some(claim),
+    }
 }
 
 async fn two_runs(store: &Store) -> (Lease, Lease) {
@@ -56,4 +59,18 @@ async fn a_claim_outlives_its_process_and_a_deposed_one_claims_nothing() {
     let deposed = store.claim(&first, "orders", &knobs(&["db:c"])).await.unwrap_err();
     assert!(matches!(deposed, Error::Deposed { .. }), "{deposed}");
     assert!(store.keep_claims(&first, &[]).await.is_err());
+}
+
+#[tokio::test]
+async fn the_epoch_of_a_claim_is_newer_than_all_before() {
+    let (_folder, store) = new_store().await;
+    let (first, second) = two_runs(&store).await;
+    let mut newest = second.epoch;
+    for (lease, knob) in [(&second, "db:a"), (&first, "db:b"), (&first, "db:b")] {
+        let claimed = store.claim(lease, "x", &knobs(&[knob])).await.unwrap();
+        let Claimed::Granted { epoch } = claimed else { panic!("{claimed:?}") };
+        assert!(epoch > newest);
+        newest = epoch;
+    }
+    assert!(store.lease(first.run, "one", 1, TTL_MS).await.unwrap().epoch > newest);
 }

@@ -95,15 +95,11 @@ impl Run {
                 self.state.waived_by.refusal(by, "set the limits aside").map_or(Ok(()), Err)
             }
             Command::SetMode { .. } => Ok(()),
-            Command::Abort { how: Abort::Revert } if self.state.abort.is_none() => {
-                self.permit_revert()
+            Command::Abort { how } if self.state.abort == Some(*how) => {
+                Err("the run is aborted already, in this way; accepted: the other one".into())
             }
-            Command::Abort { how } => match (self.state.abort, how) {
-                (None, _) | (Some(Abort::Revert), Abort::Hold) => Ok(()),
-                _ => {
-                    Err("the run is aborted already; accepted: a hold of one that goes back".into())
-                }
-            },
+            Command::Abort { how: Abort::Revert } => self.permit_revert(),
+            Command::Abort { how: Abort::Hold } => Ok(()),
         }
     }
 

@@ -4,7 +4,7 @@
 use super::{Hold, Phase, Run};
 use crate::condition::Verdict;
 use crate::fleet::{Fleet, LimitReached};
-use crate::plan::{ConditionId, Direction, TaskId};
+use crate::plan::{ConditionId, Direction, StageKind, TaskId};
 use crate::time::{Millis, Time};
 
 /// How long a look counts, whatever it saw: for that long a condition that has
@@ -41,12 +41,14 @@ impl Run {
     }
 
     /// When the last effect was confirmed that conditions of a task have to
-    /// judge: its own, and those of the tasks that it waited for.
+    /// judge: its own, those of the tasks that it waited for, and those of other
+    /// runs.
     pub(super) fn judged_since(&self, task: TaskId) -> Option<Time> {
         let of_parents = self.plan.task(task).parents().map(|own| self.state.task(own).effect_at);
         let effect = of_parents.max().flatten().max(self.state.task(task).effect_at);
         // The clock of a process that took the run up may be ahead of the one that wrote it.
-        effect.map(|at| self.began.map_or(at, |began| began.max(at)))
+        let own = effect.map(|at| self.began.map_or(at, |began| began.max(at)));
+        own.max(self.plan.changed).max(self.changed_elsewhere)
     }
 
     pub(super) fn is_paused(&self, task: TaskId) -> bool {
@@ -93,6 +95,27 @@ impl Run {
         }
     }
 
+    /// The condition that a task waits for a newer sample of: those there are
+    /// were taken before the last change.
+    pub fn awaits_sample(&self, now: Time, task: TaskId) -> Option<ConditionId> {
+        let (own, state) = (self.plan.task(task), self.state.task(task));
+        if state.phase != Phase::Running || state.in_flight.is_some() || state.hold.is_some() {
+            return None;
+        }
+        let awaited = match own.stages[state.stage.index()].kind {
+            StageKind::Await { condition } | StageKind::Check { condition } => vec![condition],
+            StageKind::Shift { .. } | StageKind::Set { .. } | StageKind::Act(_) => {
+                own.health.iter().chain(&self.plan.health).copied().collect()
+            }
+            _ => Vec::new(),
+        };
+        let after = self.judged_since(task);
+        awaited.into_iter().find(|id| {
+            let (condition, seen) = (self.plan.condition(*id), &self.seen[id.index()]);
+            condition.verdict_after(seen, now, after) == Verdict::Outdated
+        })
+    }
+
     /// Has a task looked at again when its conditions have had their time, or
     /// with the next sample.
     pub(super) fn rise(&mut self, task: TaskId, until: Option<Time>) {
@@ -135,7 +158,7 @@ impl Run {
             return;
         }
         let fleet = fleet.counted(&self.plan);
-        if fleet != self.state.fleet {
+        if fleet.differs(&self.state.fleet, &self.plan) {
             self.record(now, super::Fact::Fleet { fleet });
             self.wake_all();
         }

@@ -171,6 +171,11 @@ impl Run {
         }
     }
 
+    fn has_abandoned(&self) -> bool {
+        let mut tasks = self.state.tasks.iter();
+        tasks.any(|task| task.phase == Phase::Abandoned && task.started.is_some())
+    }
+
     /// How the run ends, if all of its tasks have.
     pub(super) fn outcome(&self) -> Option<RunOutcome> {
         let census = &self.state.census;
@@ -186,6 +191,8 @@ impl Run {
             // What is done or skipped still has its turn.
             Some(Abort::Revert) if census.has(Phase::is_complete) => None,
             Some(Abort::Revert) if has(Phase::Unreverted) => Some(RunOutcome::PartlyReverted),
+            // An abort that was to hold came first, and left something where it was.
+            Some(Abort::Revert) if self.has_abandoned() => Some(RunOutcome::PartlyReverted),
             Some(Abort::Revert) => Some(RunOutcome::Reverted),
         }
     }

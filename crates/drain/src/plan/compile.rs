@@ -129,6 +129,7 @@ impl<'a, 'p> Compiler<'a, 'p> {
             fleet: Fleet::default(),
             keep_drained: self.evacuation.keep_drained,
             puts_back: None,
+            changed: None,
             knobs: std::mem::take(&mut self.knobs),
             conditions: std::mem::take(&mut self.conditions),
         };

@@ -350,6 +350,7 @@ mod tests {
             fleet: Fleet::default(),
             keep_drained: KeepDrained::default(),
             puts_back: None,
+            changed: None,
         }
     }
 

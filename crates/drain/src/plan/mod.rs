@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::condition::Condition;
 use crate::fleet::Fleet;
-use crate::time::Millis;
+use crate::time::{Millis, Time};
 use crate::value::Value;
 
 pub(crate) use compile::{Given, compile};
@@ -50,6 +50,10 @@ pub struct Plan {
     /// person.
     #[serde(default)]
     pub puts_back: Option<u64>,
+    /// When another run last changed something: the first step is judged by
+    /// samples that were taken later.
+    #[serde(default)]
+    pub changed: Option<Time>,
 }
 
 /// In which mode a drain must have been for its knobs to be put back after it.

@@ -57,6 +57,7 @@ impl Sketch {
                 fleet: Fleet::default(),
                 keep_drained: KeepDrained::default(),
                 puts_back: None,
+                changed: None,
             },
         }
     }

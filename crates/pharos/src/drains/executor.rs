@@ -5,7 +5,7 @@
 //! and measurements work beside it, each for a bounded time, and report back;
 //! none of them is waited for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use drain::engine::{
     Actor, Command, Effect, EffectId, Ended, Event, Fact, InUse, Record, Refusal, Run, RunOutcome,
 };
 use drain::report::describe;
-use drain::{ConditionId, KnobId, Measurement, Plan, Saying, Source, TaskId};
+use drain::{ConditionId, KnobId, Measurement, Plan, Saying, Source, TaskId, Time};
 use drivers::{Drivers, Fence};
 use futures_util::FutureExt;
-use store::{Claim, Lease, RunId, Step, Store};
+use store::{Claim, Claimed, Lease, RunId, Step, Store};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep, sleep_until};
@@ -67,6 +67,8 @@ pub struct World {
     pub health: Arc<dyn Health>,
     pub clock: Clock,
     pub channels: Arc<notify::Channels>,
+    /// Which run last changed something, and when.
+    pub changed: watch::Sender<(RunId, Time)>,
     #[cfg(test)]
     pub faults: super::tests::Faults,
     /// What is known of the fleet.
@@ -117,6 +119,8 @@ pub struct Executor {
     looks_at_fleet: bool,
     /// Tasks that keep claims, as of when the store was last written to for it.
     claims: Option<BTreeSet<TaskId>>,
+    /// The epochs that their claims came with.
+    epochs: BTreeMap<TaskId, u64>,
     unseen: Unseen,
     /// Who waits to hear that what they said is on the disk.
     unanswered: Vec<oneshot::Sender<Result<(), Refusal>>>,
@@ -147,6 +151,7 @@ impl Executor {
             measured: BTreeSet::new(),
             looks_at_fleet: false,
             claims: None,
+            epochs: BTreeMap::new(),
             unseen: Unseen::default(),
             unanswered: Vec::new(),
             shown: Instant::now(),
@@ -165,6 +170,7 @@ impl Executor {
         let unfinished: Vec<(EffectId, Effect)> =
             in_flight.map(|(id, in_flight)| (*id, in_flight.what.clone())).collect();
         unfinished.into_iter().for_each(|(effect, what)| self.begin(effect, what));
+        let mut changed = self.world.changed.subscribe();
         let mut records = self.look_at_fleet().await;
         let mut measuring = interval(measure_every(self.run.plan()));
         let mut looking = interval(LOOK_EVERY);
@@ -214,6 +220,13 @@ impl Executor {
                     }
                     self.begin_to_look_at_fleet();
                     continue;
+                }
+                Ok(()) = changed.changed() => {
+                    let (run, at) = *changed.borrow_and_update();
+                    match run == self.lease.run {
+                        true => continue,
+                        false => Event::Changed { at },
+                    }
                 }
                 () = sleep_until(woken) => Event::Tick,
             };
@@ -279,6 +292,9 @@ impl Executor {
             if let Fact::Issued { effect, what, .. } = &record.fact {
                 self.begin(*effect, what.clone());
             }
+            if let Fact::Ended { result: Ended::Done { .. }, .. } = &record.fact {
+                self.world.changed.send_replace((self.lease.run, record.at));
+            }
             self.log(&record);
             // Nobody may be listening.
             let _ = self.handle.events.send(Arc::new(record));
@@ -302,8 +318,13 @@ impl Executor {
                 tracing::warn!(%run, task = name(task), "takes longer than usual");
             }
             Fact::Drifted { knob, expected, found } => {
+                let is_promoted = |task: TaskId| plan.task(task).undone_knob() == Some(*knob);
+                let then = match plan.task_ids().any(is_promoted) {
+                    true => "is left as it is: to promote again takes a fence".to_owned(),
+                    false => format!("is set to {expected} again"),
+                };
                 let knob = plan.knob(*knob);
-                tracing::warn!(%run, "drift: {knob} is {found}, and is set to {expected} again");
+                tracing::warn!(%run, "drift: {knob} is {found}, was {expected}, and {then}");
             }
             Fact::Astray { knob, expected, found, why } => {
                 let found = found.as_ref().map_or("unreadable".to_owned(), ToString::to_string);
@@ -335,7 +356,9 @@ impl Executor {
 
     /// Begins to do something.
     fn begin(&mut self, effect: EffectId, what: Effect) {
-        let Some(fence) = Fence::new(self.lease.epoch, effect.0) else {
+        let task = self.run.state().in_flight.get(&effect).map(|own| own.task);
+        let claimed = task.and_then(|task| self.epochs.get(&task)).copied().unwrap_or(0);
+        let Some(fence) = Fence::new(self.lease.epoch.max(claimed), effect.0) else {
             tracing::error!(run = %self.lease.run, "no fences are left for this run");
             return;
         };
@@ -412,8 +435,11 @@ impl Executor {
         let first = knobs[0];
         let claimed = self.world.store.claim(&self.lease, &plan.task(task).name, &names).await;
         let answer = match claimed {
-            Ok(None) => Ok(()),
-            Ok(Some(Claim { knob, run, task })) => {
+            Ok(Claimed::Granted { epoch }) => {
+                self.epochs.insert(task, epoch);
+                Ok(())
+            }
+            Ok(Claimed::InUse(Claim { knob, run, task })) => {
                 let at = names.iter().position(|name| *name == knob);
                 let knob = at.map_or(first, |at| knobs[at]);
                 Err(InUse { knob, by: format!("{task} of run {run}") })

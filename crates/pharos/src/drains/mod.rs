@@ -68,6 +68,8 @@ const MEASURE_TIME_MAX: Duration = Duration::from_secs(5);
 /// How long runs may take to stop.
 const PARTING_MAX: Duration = Duration::from_secs(3);
 const PARTING_POLL: Duration = Duration::from_millis(10);
+/// Runs that are looked through for the one that last changed something.
+const RUNS_BEFORE: u32 = 50;
 
 /// What `[drain]` says, ready to be used.
 #[derive(Clone, Debug)]
@@ -203,6 +205,7 @@ impl Drains {
                 health,
                 channels: Arc::new(Channels::new(config.notify, config.alert)),
                 clock: Clock::of_the_wall(),
+                changed: watching::Sender::new((RunId(0), Time(0))),
                 known: Arc::default(),
                 #[cfg(test)]
                 faults: tests::Faults::default(),
@@ -311,6 +314,7 @@ impl Drains {
     ) -> Result<RunId, Refused> {
         self.set_idle_clock();
         let now = self.world.clock.now();
+        let plan = Plan { changed: self.last_change(now).await?, ..plan };
         let (datacenter, direction) = (plan.datacenter.clone(), direction_name(plan.direction));
         let json = serde_json::to_string(&plan).expect("plans are JSON");
         let actor = by.to_string();
@@ -334,6 +338,13 @@ impl Drains {
         tracing::info!(run = %id, datacenter, by = actor, reason, "begun: {direction}");
         self.drive(run, lease);
         Ok(id)
+    }
+
+    /// When a run last changed something: now, if one is open.
+    async fn last_change(&self, now: Time) -> Result<Option<Time>, Refused> {
+        let newest = self.world.store.runs(Filter::default(), RUNS_BEFORE).await?;
+        let ended = |run: &store::Run| run.ended_at.map_or(now, Time);
+        Ok(newest.iter().map(ended).max())
     }
 
     /// Says something to a run; returns when it is on the disk.

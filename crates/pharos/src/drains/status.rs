@@ -16,6 +16,8 @@ use super::vigil::Strayed;
 
 /// A hold that may end by itself needs a person after that long.
 const PATIENCE: Millis = Millis::from_secs(60);
+/// Writes that are refused for longer than that need a person.
+const FENCED_FOR_LONG: Millis = Millis::from_secs(15);
 /// How long a drift is shown after the knob was put back.
 const DRIFT_SHOWN_FOR: Millis = Millis::from_secs(600);
 
@@ -204,6 +206,9 @@ pub struct DriftStatus {
     pub last: Time,
     /// It is not put back any more.
     pub contested: bool,
+    /// It says which replica is the primary, and is never put back.
+    #[serde(default)]
+    pub is_promoted: bool,
 }
 
 /// What was looked at in vain, and why.
@@ -256,6 +261,9 @@ impl Status {
         }
         let fences = state.left_closed(plan).map(|(task, fence)| fenced(run, task, fence, now));
         status.needs_person.extend(fences);
+        let waiting = plan.task_ids().filter_map(|task| fenced_for_long(run, task, &status));
+        let waiting: Vec<NeedsPerson> = waiting.collect();
+        status.needs_person.extend(waiting);
         status.needs_person.sort_by_key(|need| (need.kind, need.since));
         status
     }
@@ -324,7 +332,12 @@ impl TaskStatus {
             phase if phase.is_active() || phase == Phase::Waiting => {
                 let held = || self.hold.as_ref().map(|hold| hold.why.clone());
                 let stuck = || self.is_stuck.then(|| stuck(run, id, now));
-                self.asks.clone().or_else(again).or_else(held).or_else(stuck)
+                let sample = || {
+                    let condition = run.awaits_sample(now, id)?;
+                    let name = &run.plan().condition(condition).name;
+                    Some(format!("waits for a sample of {name} that is newer than the last change"))
+                };
+                self.asks.clone().or_else(again).or_else(held).or_else(stuck).or_else(sample)
             }
             _ => None,
         }
@@ -456,6 +469,7 @@ fn drifts(run: &Run, now: Time) -> Vec<DriftStatus> {
     let mut drifts: Vec<DriftStatus> = knobs
         .filter_map(|(knob, left)| {
             let left = left.as_ref().filter(|left| left.drifts > 0)?;
+            let promoted = run.plan().task(left.task).undone_knob();
             let contested = left.drifts >= DRIFTS_MAX;
             (contested || now - left.drifted <= DRIFT_SHOWN_FOR).then(|| DriftStatus {
                 knob: knob.to_string(),
@@ -465,6 +479,7 @@ fn drifts(run: &Run, now: Time) -> Vec<DriftStatus> {
                 times: left.drifts,
                 last: left.drifted,
                 contested,
+                is_promoted: promoted.is_some_and(|own| run.plan().knob(own) == knob),
             })
         })
         .collect();
@@ -494,11 +509,21 @@ fn needs(run: &Run, status: &Status) -> Vec<NeedsPerson> {
             task: Some(drift.task.clone()),
             knob: Some(drift.knob.clone()),
             since: drift.last,
-            why: format!(
-                "something else sets {} to {found}; the run set it to {} {} times",
-                drift.knob, drift.expected, drift.times
-            ),
-            todo: format!("find what sets it, then `resume {}`", drift.task),
+            why: match drift.is_promoted {
+                true => format!(
+                    "something else set {} to {found}; the run had set it to {}, and leaves it: \
+                     to promote again takes a fence",
+                    drift.knob, drift.expected
+                ),
+                false => format!(
+                    "something else sets {} to {found}; the run set it to {} {} times",
+                    drift.knob, drift.expected, drift.times
+                ),
+            },
+            todo: match drift.is_promoted {
+                true => "if that is right, nothing; else restore, and drain again".into(),
+                false => format!("find what sets it, then `resume {}`", drift.task),
+            },
         });
     }
     if let Some(pause) = &run.state().pause {
@@ -545,6 +570,36 @@ fn fenced(run: &Run, id: TaskId, fence: &Fence, now: Time) -> NeedsPerson {
     }
 }
 
+/// A fence behind which a task waits for long.
+fn fenced_for_long(run: &Run, id: TaskId, status: &Status) -> Option<NeedsPerson> {
+    let (task, state) = (run.plan().task(id), run.state().task(id));
+    let is_behind = matches!(state.phase, Phase::Running | Phase::Reverting)
+        && !task.stages[state.stage.index()].is_interruptible;
+    let since = state.entered;
+    if !is_behind || status.now - since < FENCED_FOR_LONG {
+        return None;
+    }
+    let closed = task.fences.iter().find(|fence| {
+        let left = run.state().knobs[fence.knob.index()].as_ref();
+        left.is_some_and(|left| fence.closed.is_met_by(&left.value))
+    })?;
+    let knob = run.plan().knob(closed.knob);
+    let hold = status.tasks[id.index()].hold.as_ref().map(|hold| hold.why.as_str());
+    let reason = hold.unwrap_or("it waits");
+    let todo = match state.phase {
+        Phase::Running => "wait, or `abort --revert`, which opens it".into(),
+        _ => "wait".into(),
+    };
+    Some(NeedsPerson {
+        kind: NeedKind::Fenced,
+        task: Some(task.name.clone()),
+        knob: Some(knob.to_string()),
+        since,
+        why: format!("{knob} is {}, writes are refused: {reason}", closed.closed),
+        todo,
+    })
+}
+
 /// What a task needs a person for, if it does.
 fn need(run: &Run, id: TaskId, task: &TaskStatus, status: &Status) -> Option<NeedsPerson> {
     let (state, name) = (run.state().task(id), &task.name);
@@ -556,12 +611,16 @@ fn need(run: &Run, id: TaskId, task: &TaskStatus, status: &Status) -> Option<Nee
         true => format!("`retry {name}`, or `abort --revert`"),
         false => format!("`retry {name}` or `skip {name}`, or `abort`"),
     };
-    let overrides = |hold: &Hold| match hold {
-        Hold::Breach { condition, .. } | Hold::NoData { condition } => {
-            let condition = &run.plan().condition(*condition).name;
+    let overrides = |hold: &Hold| match hold.condition() {
+        // Whoever overrides it loses what is missing.
+        Some(condition) if run.plan().is_exact(condition) => {
+            "bring its metric back, or `abort --revert`, which opens the fence".into()
+        }
+        Some(condition) => {
+            let condition = &run.plan().condition(condition).name;
             format!("`override {condition}`, `skip {name}` or `abort`")
         }
-        _ => String::new(),
+        None => String::new(),
     };
     let knob = |knob: &KnobId| Some(run.plan().knob(*knob).to_string());
     let (kind, knob, since, todo) = match (state.phase, &state.hold) {

@@ -253,3 +253,27 @@ fn a_restore_is_not_held_for_ever_by_health_from_before_its_first_step() {
     world.until("it goes on", |world| world.outcome() == Some(RunOutcome::Completed));
     world.check_replay();
 }
+
+/// Whoever aborts and drains again and again would move traffic blindly.
+#[test]
+fn a_first_step_is_judged_by_samples_taken_after_the_change_of_another_run() {
+    let mut sketch = Sketch::new();
+    let errors = sketch.below("errors", 1.0);
+    sketch.shift("web", &[]);
+    sketch.last().health = vec![errors];
+    sketch.plan.changed = Some(Time(10_000));
+    let mut world = World::open(sketch);
+    let web = KnobId(0);
+    world.passes(Millis(10_000));
+    assert_eq!(world.writes(web), [0.0; 0], "by samples from before the change");
+    world.passes(Millis(1000));
+    assert_eq!(world.writes(web), [0.9]);
+    // Another run takes a step.
+    world.exporter_died = Some(world.now);
+    world.event(Event::Changed { at: world.now + Millis(1) });
+    world.passes(Millis(10_000));
+    assert_eq!(world.writes(web), [0.9]);
+    world.exporter_died = None;
+    world.passes(Millis(1000));
+    assert_eq!(world.writes(web).len(), 2);
+}

@@ -65,6 +65,7 @@ impl Sketch {
                 fleet: Fleet::default(),
                 keep_drained: KeepDrained::default(),
                 puts_back: None,
+                changed: None,
             },
         }
     }

@@ -500,3 +500,18 @@ fn the_exact_condition_behind_a_fence_is_overridden_by_two_people_alone() {
     pair.world.until("it is promoted", |world| world.knobs[primary.index()] == text("west"));
     pair.world.check_replay();
 }
+
+/// `abort --revert` is the way out that everything names behind a fence.
+#[test]
+fn an_abort_that_holds_behind_a_fence_can_be_turned_into_a_revert() {
+    let mut pair = pair("");
+    pair.lag(4000.0);
+    pair.fenced();
+    pair.world.say(Command::Abort { how: Abort::Hold });
+    pair.world.passes(Millis(5000));
+    assert_eq!(pair.at(pair.fence), "fenced");
+    pair.world.say(Command::Abort { how: Abort::Revert });
+    pair.world.until("it is over", |world| world.outcome().is_some());
+    assert_eq!((pair.at(pair.fence), pair.at(pair.primary)), ("open", "east"));
+    pair.world.check_replay();
+}
