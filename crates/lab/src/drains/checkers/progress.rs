@@ -7,8 +7,7 @@ use drain::engine::{
     Abort, Actor, Command, Effect, EffectId, Ended, Fact, Hold, Mode, Record, Trigger,
 };
 use drain::{
-    ConditionId, Exit, KnobId, Next, Outcome, Plan, StageId, StageKind, TaskId, Time,
-    UndoBy, Value,
+    ConditionId, Exit, KnobId, Next, Outcome, Plan, StageId, StageKind, TaskId, Time, UndoBy, Value,
 };
 
 /// A reader of a log.

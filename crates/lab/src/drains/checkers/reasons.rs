@@ -66,8 +66,14 @@ impl Reasons {
     fn check(&self, task: TaskId) -> Result<(), String> {
         let (name, own) = (&self.plan.task(task).name, self.state.task(task));
         let wrong = |what: &str| Err(format!("{name} is {:?} {what}", own.phase));
+        let needs_person = match own.phase {
+            Phase::Failed | Phase::Unreverted => true,
+            // Bad health put it back, and nobody else.
+            Phase::Reverted => self.state.abort.is_none(),
+            _ => false,
+        };
         match own.phase {
-            Phase::Failed | Phase::Unreverted => match own.trouble() {
+            _ if needs_person => match own.trouble() {
                 Some(why) if self.names_an_object(task, why) => Ok(()),
                 why => wrong(&format!("without a reason that names something: {why:?}")),
             },
@@ -182,6 +188,8 @@ impl Checker for Reasons {
     fn see(&mut self, now: Time, event: &Event<'_>) -> Result<(), String> {
         match event {
             Event::Recorded(record) => self.take(record),
+            // Everything is observed anew.
+            Event::Resumed { .. } => self.silent.fill(Millis::ZERO),
             Event::Rested { .. } | Event::Finished { .. } => {
                 self.pass(now);
                 return self.plan.task_ids().try_for_each(|task| self.check(task));

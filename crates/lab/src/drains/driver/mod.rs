@@ -421,7 +421,11 @@ impl Driver {
             self.see(&Event::Recorded(&record));
             let (seq, issued) = (record.seq, issued(&record));
             self.log.push(record);
-            if is_lost || self.dies_at(seq, Moment::BeforeItsEffect) {
+            if is_lost {
+                self.run = Run::resume(self.executed.clone(), &self.log).ok();
+                break;
+            }
+            if self.dies_at(seq, Moment::BeforeItsEffect) {
                 return self.crash(BACK_AFTER);
             }
             begun.extend(issued.map(|(effect, what)| (seq, effect, what)));
