@@ -204,11 +204,11 @@ fn draw_fault(plan: &Plan, at: Time, chance: &mut Chance) -> Fault {
         0..=1 => Fault::Crash { back_after: Millis(chance.among(0..90_000)) },
         2..=4 if !plan.conditions.is_empty() => Fault::Lie {
             condition: ConditionId(chance.index(plan.conditions.len()) as u32),
-            lie: match chance.among(0..7) {
+            lie: match chance.among(0..6) {
                 0 => Lie::Stuck(chance.pick(&[0.0, 0.01, 0.5, 2.0])),
                 1 => Lie::Wrong(chance.pick(&[0.0, 0.5, 1.5, 10.0])),
                 2 => Lie::Missing,
-                3..=4 => Lie::NoTraffic,
+                3 => Lie::NoTraffic,
                 _ => Lie::Frozen,
             },
             until: at + Millis(chance.among(1000..300_000)),
