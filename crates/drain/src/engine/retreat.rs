@@ -5,7 +5,7 @@
 use super::gate::Gate;
 use super::pace::{Circumstances, next_stop, stop_after, wait};
 use super::{ATTEMPTS_MAX, Effect, Run, Shifted, Trigger};
-use crate::plan::{Expected, KnobId, TaskId};
+use crate::plan::{Expected, KnobId, StageKind, TaskId, UndoBy};
 use crate::time::Time;
 use crate::value::Value;
 
@@ -23,19 +23,19 @@ impl Run {
         }
         let state = self.state.task(task);
         if state.failures >= ATTEMPTS_MAX {
-            let why = state.last_failure.clone().unwrap_or_default();
-            return self.give_up(now, task, format!("it cannot be put back: {why}"));
+            return self.give_up(now, task, self.why_not_back(task));
         }
         if state.needs_undo {
-            let why = "it cannot be undone: its template needs parameters for that which it was not \
-                       given";
-            return self.give_up(now, task, why.into());
+            return self.give_up(now, task, self.why_not_undone(task));
         }
         let has_acted = state.has_acted;
         let Some((knob, origin)) = self.next_to_put_back(task) else {
             if has_acted {
-                let why = "its knobs are put back, but not what its driver did";
-                return self.give_up(now, task, why.into());
+                let acts = self.plan.task(task).forward().iter();
+                let acts = acts.filter(|stage| matches!(stage.kind, StageKind::Act(_)));
+                let acts: Vec<&str> = acts.map(|stage| stage.name.as_str()).collect();
+                let why = "its knobs are put back, but not what its driver did in";
+                return self.give_up(now, task, format!("{why} {}", acts.join(", ")));
             }
             return self.move_task(now, task, Trigger::RevertDone);
         };
@@ -53,6 +53,32 @@ impl Run {
             Some(shift) => self.step_back(now, task, shift),
             None => self.look_first(now, task, knob),
         }
+    }
+
+    /// Which knob cannot be put back where, and what its driver says.
+    fn why_not_back(&self, task: TaskId) -> String {
+        let said = self.state.task(task).last_failure.as_deref();
+        let said = said.unwrap_or("its driver does not say why");
+        match self.next_to_put_back(task) {
+            Some((knob, origin)) => {
+                format!("{} cannot be put back to {origin}: {said}", self.plan.knob(knob))
+            }
+            None => format!("{}: {said}", self.state.stage(&self.plan, task).name),
+        }
+    }
+
+    fn why_not_undone(&self, task: TaskId) -> String {
+        let own = self.plan.task(task);
+        let stage = own.undo.as_ref().map_or(self.state.task(task).stage, |undo| undo.after);
+        let missing = match own.undo.as_ref().map(|undo| &undo.how) {
+            Some(UndoBy::Nothing { missing }) => format!(": `{}`", missing.join("`, `")),
+            _ => String::new(),
+        };
+        format!(
+            "{} cannot be undone: its template needs parameters for that which it was not \
+             given{missing}",
+            own.stages[stage.index()].name
+        )
     }
 
     /// Ends a way back that leads nowhere.

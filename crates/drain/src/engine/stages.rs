@@ -315,7 +315,14 @@ impl Run {
                 let back = shift.step.abs().max(pace.first);
                 self.turn(now, task, shift, (shift.at - back).max(0.0));
             }
-            OnBreach::Revert => self.move_task(now, task, Trigger::Revert),
+            OnBreach::Revert => {
+                let held = self.state.task(task).hold.as_ref();
+                let held = held.map(|(_, why)| describe(&self.plan, why)).unwrap_or_default();
+                // A person retries it: what it was put back for outlives the hold.
+                let why = format!("{}: {held}", self.state.stage(&self.plan, task).name);
+                self.record(now, Fact::Failed { task, why });
+                self.move_task(now, task, Trigger::Revert);
+            }
         }
     }
 

@@ -337,7 +337,9 @@ impl State {
             // Whatever was done about it since: that is what is to be tried again.
             state.stage = state.stumbled.take().unwrap_or(state.stage);
         }
-        if matches!(next, Phase::Running | Phase::Settling | Phase::Reverting) {
+        // What a running task is put back for was said just before.
+        let is_anew = next == Phase::Reverting && before != Phase::Running;
+        if matches!(next, Phase::Running | Phase::Settling) || is_anew {
             state.failure = None;
         }
         if next == Phase::Reverting {
@@ -558,15 +560,13 @@ impl State {
                 if state.phase.is_active() || state.last_failure.is_none() {
                     state.last_failure = Some(why.clone());
                 }
-                if let Effect::Write { knob, value } = ended.what
-                    && !state.doubted.contains(&(knob, value.clone()))
-                {
-                    state.doubted.push((knob, value));
-                }
+                state.doubt(&ended.what);
             }
             Ended::Refused { why } => {
                 state.failures = u32::MAX;
                 state.last_failure = Some(why.clone());
+                // A try from before a crash may have been done.
+                state.doubt(&ended.what);
             }
         }
         Ok(())

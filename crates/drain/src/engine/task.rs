@@ -2,7 +2,7 @@
 
 use super::actor::People;
 use super::phase::Phase;
-use super::record::{EffectId, Hold};
+use super::record::{Effect, EffectId, Hold};
 use crate::plan::{BudgetId, ConditionId, KnobId, StageId};
 use crate::time::Time;
 use crate::value::Value;
@@ -147,6 +147,15 @@ impl TaskState {
     /// Somebody asked for more speed.
     pub(super) fn hurry(&mut self) {
         self.haste = self.haste.saturating_add(1);
+    }
+
+    /// Something was not confirmed: nobody knows where it left a knob.
+    pub(super) fn doubt(&mut self, what: &Effect) {
+        let Effect::Write { knob, value } = what else { return };
+        let doubted = (*knob, value.clone());
+        if !self.doubted.contains(&doubted) {
+            self.doubted.push(doubted);
+        }
     }
 
     /// Whether nobody knows where a write left a knob.

@@ -2,9 +2,14 @@
 //! run begins, but for what each effect meets.
 
 use drain::engine::{Abort, Actor, Command, Mode, User};
-use drain::{ConditionId, KnobId, Millis, Plan, TaskId, Time, Value};
+use drain::{
+    Comparison, Condition, ConditionId, Direction, KnobId, Millis, Plan, TaskId, Time, Value,
+};
 
 use crate::chance::Chance;
+
+/// Out of a thousand restores, so many begin in an outage.
+const OUTAGES: u32 = 250;
 
 /// Everything that goes wrong with one run.
 #[derive(Clone, Debug, Default)]
@@ -50,6 +55,43 @@ pub enum Fault {
     Fleet { drained: Vec<f64> },
     /// The clock is set, by so many milliseconds.
     Jump { by: i64 },
+    /// Nothing that must be healthy is, until then.
+    Outage { how: Outage, until: Time },
+}
+
+/// What the metrics say while nothing is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outage {
+    /// The health of everything is bad.
+    Bad,
+    /// Nobody asks for anything: the error rate of every service is 0/0.
+    NoTraffic,
+}
+
+impl Outage {
+    pub const ALL: [Outage; 2] = [Outage::Bad, Outage::NoTraffic];
+
+    /// What each condition says meanwhile.
+    pub fn lies(self, plan: &Plan) -> Vec<(ConditionId, Lie)> {
+        let of_tasks = plan.tasks.iter().flat_map(|task| &task.health).copied();
+        match self {
+            Outage::Bad => {
+                let all = of_tasks.chain(plan.health.iter().copied());
+                all.map(|id| (id, Lie::Stuck(breaching(plan.condition(id))))).collect()
+            }
+            // The load of a datacenter is no ratio of requests.
+            Outage::NoTraffic => of_tasks.map(|id| (id, Lie::NoTraffic)).collect(),
+        }
+    }
+}
+
+/// A value that breaches a condition.
+fn breaching(condition: &Condition) -> f64 {
+    let far = condition.bound.abs() + 1.0;
+    match condition.comparison {
+        Comparison::Below | Comparison::AtMost | Comparison::Equals => condition.bound + far,
+        Comparison::Above | Comparison::AtLeast => condition.bound - far,
+    }
 }
 
 /// Whoever says something: a uid, and the name that was typed beside it.
@@ -80,6 +122,8 @@ pub enum Lie {
     Missing,
     /// The exporter is dead, and its last sample is given again and again.
     Frozen,
+    /// It divides 0 by 0, and its samples are fresh.
+    NoTraffic,
 }
 
 /// Crashes at records.
@@ -132,6 +176,10 @@ impl Faults {
             let at = start + Millis(chance.among(0..span.0.max(1)));
             script.push((at, draw_fault(plan, at, chance)));
         }
+        if plan.direction == Direction::Restore && chance.happens(OUTAGES) {
+            let until = start + Millis(chance.among(0..span.0.max(1)));
+            script.push((start, Fault::Outage { how: chance.pick(&Outage::ALL), until }));
+        }
         // A clock that is set a lot would leave nothing to see.
         Faults {
             effects: chance.pick(&[0, 50, 300]),
@@ -156,10 +204,11 @@ fn draw_fault(plan: &Plan, at: Time, chance: &mut Chance) -> Fault {
         0..=1 => Fault::Crash { back_after: Millis(chance.among(0..90_000)) },
         2..=4 if !plan.conditions.is_empty() => Fault::Lie {
             condition: ConditionId(chance.index(plan.conditions.len()) as u32),
-            lie: match chance.among(0..5) {
+            lie: match chance.among(0..6) {
                 0 => Lie::Stuck(chance.pick(&[0.0, 0.01, 0.5, 2.0])),
                 1 => Lie::Wrong(chance.pick(&[0.0, 0.5, 1.5, 10.0])),
                 2 => Lie::Missing,
+                3 => Lie::NoTraffic,
                 _ => Lie::Frozen,
             },
             until: at + Millis(chance.among(1000..300_000)),

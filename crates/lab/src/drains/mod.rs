@@ -27,5 +27,5 @@ pub use sabotage::Sabotage;
 pub use scenario::Scenario;
 pub use simulate::{Options, Simulation, originals, pass_downtime, simulate};
 pub use sketch::Sketch;
-pub use trial::{Outcome, Trial, run};
+pub use trial::{OUTAGE, Outcome, Trial, run};
 pub use world::{Site, World};

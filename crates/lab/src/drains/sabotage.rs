@@ -3,7 +3,10 @@
 //! it says and hears is changed on the way.
 
 use drain::engine::{Effect, Fact, Record};
-use drain::{Millis, Plan, Stage, StageKind, Value};
+use drain::{Direction, Measurement, Millis, NoData, Plan, Stage, StageKind, Time, Value};
+
+/// Longer than any run takes.
+const FOR_EVER: Millis = Millis::from_secs(30 * 24 * 3600);
 
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,11 +57,21 @@ pub enum Sabotage {
     NoUndo,
     /// What follows a fence is held by whatever holds other stages.
     HeldFences,
+    /// What divides 0 by 0 counts as 0: nothing fails.
+    ZeroByZeroIsZero,
+    /// What divides 0 by 0 blocks, whatever the plan says.
+    ZeroByZeroBlocks,
+    /// Bad health holds a restore for ever.
+    HeldRestores,
+    /// Why a task failed is lost on the way.
+    EmptyReasons,
+    /// That a task is held is lost on the way.
+    DroppedHolds,
 }
 
 impl Sabotage {
     /// Every sabotage with the checker that must find it.
-    pub const ALL: [(Sabotage, &str); 23] = [
+    pub const ALL: [(Sabotage, &str); 28] = [
         (Sabotage::NoParents, "order"),
         (Sabotage::NoHealth, "gates"),
         (Sabotage::DeafToOthers, "limits"),
@@ -82,6 +95,11 @@ impl Sabotage {
         (Sabotage::TimeOfAnswer, "gates"),
         (Sabotage::NoUndo, "fences"),
         (Sabotage::HeldFences, "fences"),
+        (Sabotage::ZeroByZeroIsZero, "gates"),
+        (Sabotage::ZeroByZeroBlocks, "gates"),
+        (Sabotage::HeldRestores, "outages"),
+        (Sabotage::EmptyReasons, "reasons"),
+        (Sabotage::DroppedHolds, "reasons"),
     ];
 
     /// The plan that is carried out in place of the real one.
@@ -99,6 +117,12 @@ impl Sabotage {
                 plan.tasks.iter_mut().for_each(|task| task.health.clear());
             }
             Sabotage::NoUndo => plan.tasks.iter_mut().for_each(|task| task.undo = None),
+            Sabotage::ZeroByZeroBlocks => {
+                plan.conditions.iter_mut().for_each(|own| own.no_traffic = NoData::Block);
+            }
+            Sabotage::HeldRestores if plan.direction == Direction::Restore => {
+                plan.tasks.iter_mut().for_each(|task| task.pace.patience = FOR_EVER);
+            }
             Sabotage::DoubledBudgets => {
                 plan.budgets.iter_mut().for_each(|budget| budget.size *= 2.0);
             }
@@ -138,8 +162,29 @@ impl Sabotage {
                 let value = Value::Number(value * 0.9 + 0.01);
                 Fact::Issued { effect, task, what: Effect::Write { knob, value } }
             }
+            Fact::Failed { task, .. } if self == Sabotage::EmptyReasons => {
+                Fact::Failed { task, why: String::new() }
+            }
+            Fact::Held { task, .. } if self == Sabotage::DroppedHolds => Fact::Released { task },
             other => other,
         };
         Record { seq, at, fact }
+    }
+
+    /// Whether a record is lost for good: the run is taken up without it.
+    pub fn loses(self, record: &Record) -> bool {
+        self == Sabotage::DroppedHolds && matches!(record.fact, Fact::Held { .. })
+    }
+
+    /// What a run is told in place of what was measured.
+    pub fn distort(self, asked: Time, found: Measurement) -> Measurement {
+        match self {
+            // As if the time of the answer were that of the sample.
+            Sabotage::TimeOfAnswer => Measurement::at(asked, found.value),
+            Sabotage::ZeroByZeroIsZero if found.value.is_nan() => {
+                Measurement { value: 0.0, ..found }
+            }
+            _ => found,
+        }
     }
 }

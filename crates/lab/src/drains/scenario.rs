@@ -228,16 +228,7 @@ impl<'d> Draft<'d> {
     fn dress(&mut self, own: &Service) {
         let pace = self.pace();
         let health: Vec<ConditionId> = match own.user_facing || self.chance.happens(500) {
-            true => {
-                let query = format!("errors{{service=\"{}\"}}", own.name);
-                let id = self.sketch.condition(&query, Comparison::Below, 0.02);
-                let span = Millis::from_secs(self.chance.pick(&[0, 0, 5, 15]));
-                let no_data =
-                    self.chance.weigh(&[(4, NoData::Block), (1, NoData::Pass), (1, NoData::Fail)]);
-                let condition = &mut self.sketch.plan.conditions[id.index()];
-                (condition.hold_for, condition.no_data) = (span, no_data);
-                vec![id]
-            }
+            true => vec![self.watch(own)],
             false => Vec::new(),
         };
         let is_pre = self.chance.happens(300);
@@ -248,6 +239,37 @@ impl<'d> Draft<'d> {
             (task.pre, task.post) = (health.clone(), health.clone());
         }
         task.health = health;
+    }
+
+    /// The errors of a service, as runbooks watch them: everywhere, or of the
+    /// datacenter alone, where nobody is served before a restore and after a drain.
+    fn watch(&mut self, own: &Service) -> ConditionId {
+        let is_ratio = self.chance.happens(150);
+        let query = match is_ratio {
+            true => error_ratio(&own.name),
+            false => format!("errors{{service=\"{}\"}}", own.name),
+        };
+        let id = self.sketch.condition(&query, Comparison::Below, 0.02);
+        let span = Millis::from_secs(self.chance.pick(&[0, 0, 5, 15]));
+        let no_data =
+            self.chance.weigh(&[(4, NoData::Block), (1, NoData::Pass), (1, NoData::Fail)]);
+        let (block, pass) = match self.sketch.plan.direction {
+            Direction::Drain => (4, 1),
+            // As with `no_traffic: pass_on_restore`.
+            Direction::Restore => (1, 4),
+        };
+        let no_traffic = match is_ratio {
+            true => NoData::Pass,
+            false => self.chance.weigh(&[
+                (block, NoData::Block),
+                (pass, NoData::Pass),
+                (1, NoData::Fail),
+            ]),
+        };
+        let condition = &mut self.sketch.plan.conditions[id.index()];
+        (condition.hold_for, condition.no_data) = (span, no_data);
+        condition.no_traffic = no_traffic;
+        id
     }
 
     fn pace(&mut self) -> Pace {
@@ -278,4 +300,11 @@ impl<'d> Draft<'d> {
         }
         self.sketch.plan
     }
+}
+
+/// The share of requests that fail in the datacenter: 0/0 where there are none.
+fn error_ratio(service: &str) -> String {
+    let rate =
+        |of: &str| format!("sum(rate({of}_total{{service=\"{service}\",dc=\"{DRAINED}\"}}[30s]))");
+    format!("{} / {}", rate("failures"), rate("requests"))
 }

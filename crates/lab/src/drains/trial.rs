@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use drain::engine::{Fact, Mode, Record, RunOutcome};
-use drain::{Millis, Plan, Time};
+use drain::{Direction, Millis, Plan, Time};
 
 use super::checkers::Checkers;
 use super::driver::{Driver, Setting, Tally};
-use super::faults::{Crashes, Faults, Manner};
+use super::faults::{Crashes, Fault, Faults, Manner, Outage};
 use super::sabotage::Sabotage;
 use super::scenario::Scenario;
 use super::world::World;
@@ -20,6 +20,8 @@ pub const START: Time = Time(1_000_000_000_000);
 /// How long things go wrong at the most, and how long all may take then.
 const TROUBLE: Millis = Millis::from_secs(1200);
 const CALM: Millis = Millis::from_secs(4 * 3600);
+/// How long an outage takes in a calm world.
+pub const OUTAGE: Millis = Millis::from_secs(900);
 /// How long who never answers is waited for.
 const IGNORED: Millis = Millis::from_secs(2 * 3600);
 
@@ -32,6 +34,8 @@ pub struct Trial {
     /// Crashes at records of the drain, and of the restore.
     pub crashes: Crashes,
     pub restore_crashes: Crashes,
+    /// What a restore of a calm world begins in.
+    pub outage: Option<Outage>,
     pub sabotage: Option<Sabotage>,
 }
 
@@ -103,9 +107,15 @@ fn drive(
     chance: &mut Chance,
 ) -> Driver {
     let start = world.now();
-    let faults = match trial.is_calm {
-        true => Faults { until: start, ..Faults::default() },
-        false => Faults::draw(plan, start, TROUBLE, chance),
+    let outage = trial.outage.filter(|_| plan.direction == Direction::Restore);
+    let faults = match (trial.is_calm, outage) {
+        (true, None) => Faults { until: start, ..Faults::default() },
+        (true, Some(how)) => {
+            let until = start + OUTAGE;
+            let script = vec![(start, Fault::Outage { how, until })];
+            Faults { until, script, ..Faults::default() }
+        }
+        (false, _) => Faults::draw(plan, start, TROUBLE, chance),
     };
     let end = faults.until + if faults.manner == Manner::Ignore { IGNORED } else { CALM };
     let executed = match trial.sabotage {
@@ -140,6 +150,8 @@ impl Tally {
             (&mut self.refused, other.refused),
             (&mut self.jumps, other.jumps),
             (&mut self.broken, other.broken),
+            (&mut self.outages, other.outages),
+            (&mut self.without_traffic, other.without_traffic),
         ];
         pairs.into_iter().for_each(|(own, other)| *own += other);
     }

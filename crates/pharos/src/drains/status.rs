@@ -328,6 +328,8 @@ impl TaskStatus {
         };
         match self.phase {
             Phase::Failed | Phase::Unreverted => self.failure.clone(),
+            // A breach put it back, and a person has to retry it.
+            Phase::Reverted if run.state().abort.is_none() => self.failure.clone(),
             Phase::Stopped => Some(format!("a person stopped it in stage `{}`", self.stage)),
             phase if phase.is_active() || phase == Phase::Waiting => {
                 let held = || self.hold.as_ref().map(|hold| hold.why.clone());

@@ -40,6 +40,8 @@ fn a_breach_that_lasts_can_revert_in_steps_and_be_tried_again() {
     world.until("it began", |world| world.writes(KnobId(0)).len() == 3);
     world.values[0] = Some(1.5);
     world.until("it is back", |world| world.phase(web) == Phase::Reverted);
+    let why = world.run.state().task(web).failure.clone();
+    assert_eq!(why.as_deref(), Some("shift: breach: errors is 1.5, must be < 1"));
     let writes = world.writes(KnobId(0));
     assert!(writes.len() > 5 && writes.last() == Some(&1.0), "{writes:?}");
     assert_eq!(world.outcome(), None);

@@ -166,3 +166,24 @@ fn what_is_done_again_after_a_crash_is_given_its_time() {
     let (_, hold) = world.run.state().task(web).hold.clone().unwrap();
     assert_eq!(hold, Hold::Unanswered { effect: EffectId(1) });
 }
+
+/// It was done before the process died, and is refused when it is done again.
+#[test]
+fn a_write_that_is_refused_after_a_crash_may_have_been_done_and_is_put_back() {
+    let mut sketch = Sketch::new();
+    let web = sketch.shift("web", &[]);
+    let mut world = World::open(sketch);
+    world.held_back = Some(Vec::new());
+    world.until("it began", |world| world.run.state().in_flight.len() == 1);
+    world.knobs[0] = Value::Number(0.9);
+    let plan = world.run.plan().clone();
+    world.run = Run::resume(plan, &world.log).unwrap();
+    world.held_back = None;
+    let result = Ended::Refused { why: "it is locked".into() };
+    world.event(Event::Ended { effect: EffectId(1), result });
+    assert_eq!(world.phase(web), Phase::Failed);
+    world.say(Command::Abort { how: Abort::Revert });
+    world.until("it is over", |world| world.outcome() == Some(RunOutcome::Reverted));
+    assert_eq!(world.knobs[0], Value::Number(1.0));
+    world.check_replay();
+}

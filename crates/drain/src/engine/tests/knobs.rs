@@ -245,3 +245,31 @@ fn what_went_from_a_number_to_a_text_goes_back() {
         world.check_replay();
     }
 }
+
+#[test]
+fn a_knob_that_cannot_be_put_back_is_named_with_the_value_it_had() {
+    let mut sketch = Sketch::new();
+    let web = sketch.shift("web", &[]);
+    let mut world = World::open(sketch);
+    world.until("it began", |world| world.writes(KnobId(0)).len() == 2);
+    world.broken.insert(KnobId(0), Ended::Refused { why: "no such server".into() });
+    world.say(Command::Abort { how: Abort::Revert });
+    world.until("it gives up", |world| world.phase(web) == Phase::Unreverted);
+    let why = world.run.state().task(web).failure.clone();
+    assert_eq!(why.as_deref(), Some("edge:web cannot be put back to 1: no such server"));
+}
+
+#[test]
+fn an_act_that_nothing_undoes_is_named_by_its_stage() {
+    let mut sketch = Sketch::new();
+    let act = Act { driver: "jobs".into(), action: "stop".into(), arguments: BTreeMap::new() };
+    let stages = vec![stage("stop-jobs", StageKind::Act(act), Next::Exit(Exit::Done))];
+    let jobs = sketch.task("jobs", &[], stages);
+    sketch.shift("web", &[jobs]);
+    let mut world = World::open(sketch);
+    world.until("it is done", |world| world.phase(jobs) == Phase::Done);
+    world.say(Command::Abort { how: Abort::Revert });
+    world.until("it gives up", |world| world.phase(jobs) == Phase::Unreverted);
+    let why = world.run.state().task(jobs).failure.clone().unwrap();
+    assert!(why.contains("stop-jobs"), "{why}");
+}

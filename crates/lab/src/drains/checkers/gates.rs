@@ -2,11 +2,16 @@
 //! that a step depends on was seen to hold, for long enough, by samples that are
 //! fresh and were taken after the effect before. The same for what must hold
 //! before a task begins and ends, and for what its stages wait for and check.
+//!
+//! The other way round, nobody is held by a condition that lets pass: 0/0 holds
+//! a task only where the plan says that it does.
 
 use std::sync::Arc;
 
-use drain::engine::{Effect, Fact, Trigger};
-use drain::{ConditionId, Direction, Measurement, NoData, Outcome, Plan, StageKind, TaskId, Time};
+use drain::engine::{Effect, Fact, Hold, Trigger};
+use drain::{
+    Condition, ConditionId, Direction, Measurement, NoData, Outcome, Plan, StageKind, TaskId, Time,
+};
 
 use super::progress::Progress;
 use super::{Checker, Event};
@@ -24,6 +29,29 @@ struct Told {
     holds_since: Option<Time>,
 }
 
+/// What a condition says to a task, and why.
+enum Judged {
+    Passes,
+    Breached(String),
+    /// Nobody knows.
+    Unknown(String),
+    /// It holds, but not for long enough, or by samples from before an effect.
+    TooEarly(String),
+}
+
+/// What a value says; `None` if it says nothing.
+fn admits(condition: &Condition, value: f64) -> Option<bool> {
+    if value.is_nan() {
+        return match condition.no_traffic {
+            NoData::Block => None,
+            NoData::Pass => Some(true),
+            NoData::Fail => Some(false),
+        };
+    }
+    let holds = condition.comparison.holds(value, condition.bound);
+    (value.is_finite() || !holds).then_some(holds)
+}
+
 impl Gates {
     pub fn new(plan: &Arc<Plan>) -> Self {
         let told = vec![Told::default(); plan.conditions.len()];
@@ -33,8 +61,7 @@ impl Gates {
     fn tell(&mut self, asked: Time, id: ConditionId, found: Option<Measurement>) {
         let condition = self.progress.plan.condition(id);
         let told = &mut self.told[id.index()];
-        let holding =
-            found.filter(|found| condition.comparison.holds(found.value, condition.bound));
+        let holding = found.filter(|found| admits(condition, found.value) == Some(true));
         let before = told.last.and_then(|(_, before)| before);
         told.holds_since = match (holding, told.holds_since, before) {
             (Some(found), Some(since), Some(before))
@@ -47,28 +74,64 @@ impl Gates {
         told.last = Some((asked, found));
     }
 
-    /// Why a condition does not let anybody pass.
-    fn closes(&self, now: Time, task: TaskId, id: ConditionId) -> Option<String> {
+    fn judge(&self, now: Time, task: TaskId, id: ConditionId) -> Judged {
         if self.progress.is_overridden(task, id) {
-            return None;
+            return Judged::Passes;
         }
         let (condition, told) = (self.progress.plan.condition(id), &self.told[id.index()]);
         let name = &condition.name;
         let after = self.progress.judged_since(task);
         let is_after = |time: Time| after.is_none_or(|after| time > after);
-        let asked = told.last.map(|(asked, _)| asked);
         let fresh = told.last.and_then(|(_, found)| found);
-        let fresh = fresh.filter(|found| now - found.to <= condition.max_age);
-        match (fresh, told.holds_since) {
-            (None, _) if condition.no_data == NoData::Pass && asked.is_none_or(is_after) => None,
-            (None, _) => Some(format!("nobody knew {name}")),
-            (Some(found), None) => Some(format!("{name} was breached at {}", found.value)),
-            (Some(found), _) if !is_after(found.from) => {
-                Some(format!("nobody has seen {name} since the effect before"))
+        let Some(found) = fresh.filter(|found| now - found.to <= condition.max_age) else {
+            return match condition.no_data {
+                NoData::Pass if told.last.is_none_or(|(asked, _)| is_after(asked)) => {
+                    Judged::Passes
+                }
+                NoData::Pass => Judged::TooEarly(format!("nobody has looked at {name} since")),
+                NoData::Block => Judged::Unknown(format!("nobody knew {name}")),
+                NoData::Fail => Judged::Breached(format!("nobody knew {name}, which breaches it")),
+            };
+        };
+        match (admits(condition, found.value), told.holds_since) {
+            (None, _) => Judged::Unknown(format!("{name} was {}", found.value)),
+            (Some(false), _) | (_, None) => {
+                Judged::Breached(format!("{name} was breached at {}", found.value))
             }
-            (Some(found), Some(since)) => {
+            _ if !is_after(found.from) => {
+                Judged::TooEarly(format!("nobody has seen {name} since the effect before"))
+            }
+            (Some(true), Some(since)) => {
                 let held = found.to - since.max(after.unwrap_or(since));
-                (held < condition.hold_for).then(|| format!("{name} held for {held} only"))
+                match held < condition.hold_for {
+                    true => Judged::TooEarly(format!("{name} held for {held} only")),
+                    false => Judged::Passes,
+                }
+            }
+        }
+    }
+
+    /// Why a condition does not let a task pass.
+    fn closes(&self, now: Time, task: TaskId, id: ConditionId) -> Option<String> {
+        match self.judge(now, task, id) {
+            Judged::Passes => None,
+            Judged::Breached(why) | Judged::Unknown(why) | Judged::TooEarly(why) => Some(why),
+        }
+    }
+
+    /// Whoever is held by a condition is held by what it says.
+    fn check_hold(&self, now: Time, task: TaskId, why: &Hold) -> Result<(), String> {
+        let Some(id) = why.condition() else { return Ok(()) };
+        let is_so = match (why, self.judge(now, task, id)) {
+            (Hold::NoData { .. }, Judged::Unknown(_)) => true,
+            (Hold::NoData { .. }, _) => false,
+            (_, judged) => matches!(judged, Judged::Breached(_)),
+        };
+        match is_so {
+            true => Ok(()),
+            false => {
+                let (name, told) = (self.progress.name(task), &self.told[id.index()]);
+                Err(format!("{name} is held by {why:?}, and was told {:?}", told.last))
             }
         }
     }
@@ -130,7 +193,8 @@ impl Gates {
         // A restore begins in spite of health that was bad before it, after a while.
         let traced = self.progress.task(task);
         let is_first = (is_step && !traced.has_stepped) || !traced.has_changed();
-        let was_bad = traced.breached_for(now) >= own.pace.patience;
+        let was_bad =
+            traced.breached_since(now).is_some_and(|since| now - since >= own.pace.patience);
         if plan.direction == Direction::Restore && is_first && was_bad {
             return Ok(());
         }
@@ -162,6 +226,7 @@ impl Checker for Gates {
                     Fact::Left { task, outcome, .. } => {
                         self.check_left(record.at, *task, *outcome)?;
                     }
+                    Fact::Held { task, why } => self.check_hold(record.at, *task, why)?,
                     _ => {}
                 }
                 self.progress.take(record);

@@ -11,7 +11,9 @@ mod gates;
 mod limits;
 mod once;
 mod order;
+mod outages;
 mod progress;
+mod reasons;
 mod recorded;
 mod replay;
 mod said;
@@ -70,6 +72,7 @@ impl Checkers {
         Checkers(vec![
             Box::new(order::Order::new(plan)),
             Box::new(gates::Gates::new(plan)),
+            Box::new(outages::Outages::new(plan)),
             Box::new(fences::Fences::new(plan)),
             Box::new(limits::Limits::new(plan)),
             Box::new(budgets::Budgets::new(plan)),
@@ -80,6 +83,8 @@ impl Checkers {
             Box::new(said::Said::new(plan)),
             Box::new(recorded::Recorded::default()),
             Box::new(once::Once::default()),
+            // Before whoever sees that a record was changed.
+            Box::new(reasons::Reasons::new(executed)),
             Box::new(replay::Replay::new(executed)),
             Box::new(stated::Stated::new(plan)),
             Box::new(ends::Ends::new(plan)),

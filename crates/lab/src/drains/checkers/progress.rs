@@ -7,8 +7,7 @@ use drain::engine::{
     Abort, Actor, Command, Effect, EffectId, Ended, Fact, Hold, Mode, Record, Trigger,
 };
 use drain::{
-    ConditionId, Exit, KnobId, Millis, Next, Outcome, Plan, StageId, StageKind, TaskId, Time,
-    UndoBy, Value,
+    ConditionId, Exit, KnobId, Next, Outcome, Plan, StageId, StageKind, TaskId, Time, UndoBy, Value,
 };
 
 /// A reader of a log.
@@ -56,8 +55,11 @@ pub struct Traced {
     effect_at: Option<Time>,
     /// Whether the shift that it is in has taken a step.
     pub has_stepped: bool,
-    /// Since when bad health holds it.
+    /// Since when bad health holds it, and when that was over.
     breached: Option<Time>,
+    released: Option<Time>,
+    /// When it was last tried to do something, or that ended.
+    pub tried: Time,
 }
 
 impl Traced {
@@ -66,9 +68,18 @@ impl Traced {
         self.effect_at.is_some()
     }
 
-    /// How long bad health holds it.
-    pub fn breached_for(&self, now: Time) -> Millis {
-        self.breached.map_or(Millis::ZERO, |since| now - since)
+    /// Since when bad health holds it, or did until now: whoever begins in spite
+    /// of it is released first.
+    pub fn breached_since(&self, now: Time) -> Option<Time> {
+        self.breached.filter(|_| self.released.is_none_or(|at| at == now))
+    }
+
+    fn hold(&mut self, at: Time, why: &Hold) {
+        self.breached = match why {
+            Hold::Breach { .. } => self.breached_since(at).or(Some(at)),
+            _ => None,
+        };
+        self.released = None;
     }
 }
 
@@ -134,6 +145,7 @@ impl Progress {
             Fact::Opened { mode, .. } => self.mode = *mode,
             Fact::Moved { task, trigger } => {
                 self.take_moved(*task, *trigger);
+                self.tasks[task.index()].breached = None;
                 if *trigger == Trigger::Start {
                     self.tasks[task.index()].entered = record.at;
                 }
@@ -143,13 +155,8 @@ impl Progress {
                 (own.stage, own.entered) = (Some(*stage), record.at);
                 own.has_stepped = false;
             }
-            Fact::Held { task, why } => {
-                let own = &mut self.tasks[task.index()];
-                own.breached = match why {
-                    Hold::Breach { .. } => own.breached.or(Some(record.at)),
-                    _ => None,
-                };
-            }
+            Fact::Held { task, why } => self.tasks[task.index()].hold(record.at, why),
+            Fact::Released { task } => self.tasks[task.index()].released = Some(record.at),
             Fact::Left { task, stage, outcome } => {
                 let of_plan = &self.plan.task(*task).stages[stage.index()];
                 let own = &mut self.tasks[task.index()];
@@ -175,6 +182,7 @@ impl Progress {
             Fact::Issued { effect, task, what } => {
                 let undo = self.plan.task(*task).undo.as_ref();
                 let own = &mut self.tasks[task.index()];
+                own.tried = record.at;
                 own.needs_undo |= own.is_running
                     && !matches!(what, Effect::Say(_))
                     && undo.is_some_and(|undo| Some(undo.after) == own.stage);
@@ -185,6 +193,7 @@ impl Progress {
                     return;
                 };
                 let (_, task, what) = self.in_flight.remove(at);
+                self.tasks[task.index()].tried = record.at;
                 let Ended::Done { .. } = result else { return };
                 let governs = |knob: KnobId| {
                     let mut stages = self.plan.task(task).stages.iter();

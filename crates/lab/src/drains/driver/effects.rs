@@ -99,8 +99,10 @@ impl Driver {
             Effect::Write { knob, value } => {
                 let dial = self.dials[knob.index()].clone();
                 if self.feigns(*knob, value) {
-                    self.feigned.insert(*knob, value.clone());
-                    return Written::Applied;
+                    return match self.feigned.insert(*knob, value.clone()) {
+                        Some(before) if before == *value => Written::Repeated,
+                        _ => Written::Applied,
+                    };
                 }
                 self.feigned.remove(knob);
                 match self.sabotage {

@@ -121,6 +121,9 @@ pub struct Tally {
     pub refused: u32,
     pub jumps: u32,
     pub broken: u32,
+    pub outages: u32,
+    /// Measurements that divided 0 by 0.
+    pub without_traffic: u32,
 }
 
 /// What a run is driven with, beside its world and plan.
@@ -175,13 +178,14 @@ impl Driver {
             sabotage: setting.sabotage,
         };
         driver.see(&Event::Fleet { drained: &driver.fleet.clone() });
+        // What is wrong from the beginning is seen by the first look.
+        for (at, fault) in std::mem::take(&mut driver.faults.script) {
+            driver.add(at - now, Item::Fault(fault));
+        }
         driver.add(Millis::ZERO, Item::Scrape);
         driver.add(SWEEP, Item::Sweep);
         let tidy_at = driver.faults.until - now;
         driver.add(tidy_at.max(TIDY), Item::Tidy);
-        for (at, fault) in std::mem::take(&mut driver.faults.script) {
-            driver.add(at - now, Item::Fault(fault));
-        }
         driver.take(records);
         Ok(driver)
     }
@@ -343,14 +347,12 @@ impl Driver {
             }),
         };
         self.samples[condition.index()] = found;
+        self.tally.without_traffic += u32::from(found.is_some_and(|found| found.value.is_nan()));
         if self.run.is_some() {
             self.see(&Event::Told { condition, asked, found });
             let found = match self.sabotage {
-                // As if the time of the answer were that of the sample.
-                Some(Sabotage::TimeOfAnswer) => {
-                    found.map(|found| Measurement::at(asked, found.value))
-                }
-                _ => found,
+                Some(sabotage) => found.map(|found| sabotage.distort(asked, found)),
+                None => found,
             };
             self.tell(Happening::Observed { condition, asked, found });
         }
@@ -393,6 +395,7 @@ impl Driver {
                 Lie::Stuck(at) => Some(*at),
                 Lie::Wrong(by) => Some(value * by),
                 Lie::Missing => None,
+                Lie::NoTraffic => Some(f64::NAN),
                 // Nobody asks the world then.
                 Lie::Frozen => Some(value),
             },
@@ -410,6 +413,7 @@ impl Driver {
                 }
                 return self.crash(BACK_AFTER);
             }
+            let is_lost = self.sabotage.is_some_and(|sabotage| sabotage.loses(&record));
             let record = match self.sabotage {
                 Some(sabotage) => sabotage.rewrite(record),
                 None => record,
@@ -417,6 +421,10 @@ impl Driver {
             self.see(&Event::Recorded(&record));
             let (seq, issued) = (record.seq, issued(&record));
             self.log.push(record);
+            if is_lost {
+                self.run = Run::resume(self.executed.clone(), &self.log).ok();
+                break;
+            }
             if self.dies_at(seq, Moment::BeforeItsEffect) {
                 return self.crash(BACK_AFTER);
             }

@@ -44,6 +44,12 @@ impl Driver {
             }
             Fault::Say { by, command } => self.say(by, command),
             Fault::Fleet { drained } => self.announce(drained),
+            Fault::Outage { how, until } => {
+                self.tally.outages += 1;
+                let until = until.min(self.faults.until);
+                let lies = how.lies(&self.plan).into_iter();
+                self.lies.extend(lies.map(|(condition, lie)| (condition, (lie, until))));
+            }
             Fault::Jump { by } => {
                 self.tally.jumps += 1;
                 self.skew += by;
