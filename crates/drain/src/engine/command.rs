@@ -146,6 +146,15 @@ impl Run {
                 self.plan.task(task).name
             ));
         }
+        let is_skip = trigger == Trigger::Skip && phase.after(trigger).is_some();
+        if is_skip && self.people_missing(task) > 0 {
+            return Err(format!(
+                "{} asks more than one person, and one cannot skip it; accepted: `approve` by {} \
+                 more, or `abort`",
+                self.plan.task(task).name,
+                self.people_missing(task)
+            ));
+        }
         if phase.after(trigger).is_some() {
             return Ok(());
         }
@@ -160,6 +169,20 @@ impl Run {
             format!("{phase:?}").to_lowercase(),
             accepted.join(", ")
         ))
+    }
+
+    /// How many people have not approved yet what takes more than one.
+    fn people_missing(&self, task: TaskId) -> usize {
+        let state = self.state.task(task);
+        let asked = self.plan.task(task).stages.iter().filter_map(|stage| match stage.kind {
+            StageKind::Approve { people, .. } if people > 1 => Some(people as usize),
+            _ => None,
+        });
+        let is_open = !matches!(state.phase, Phase::Settling | Phase::Reverted | Phase::Unreverted);
+        match asked.max().filter(|_| is_open && !state.is_approved) {
+            Some(people) => people.saturating_sub(state.approved_by.len()),
+            None => 0,
+        }
     }
 
     fn permit_approval(&self, task: TaskId, by: &Actor) -> Result<(), String> {

@@ -20,6 +20,9 @@ const LOOKS_MAX: usize = 256;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wanted {
     by: BTreeSet<TaskId>,
+    /// When a task last asked: a look that began before says nothing about what
+    /// has happened since.
+    since: Time,
     failed: Option<Time>,
 }
 
@@ -88,6 +91,11 @@ impl Run {
             Ok(found) => return self.miss(now, knob, format!("{found} is no position")),
             Err(why) => return self.miss(now, knob, why),
         };
+        // A clock that was set back cannot tell which was first.
+        let counts = |wanted: &Wanted| asked >= wanted.since || wanted.since > now;
+        if self.wanted.get(&knob).is_some_and(|wanted| !counts(wanted)) {
+            return;
+        }
         if let Some(wanted) = self.wanted.remove(&knob) {
             for task in wanted.by {
                 self.record(now, Fact::Found { task, knob, value: found.clone() });
@@ -186,7 +194,9 @@ impl Run {
     /// it goes back to.
     pub(super) fn look_first(&mut self, now: Time, task: TaskId, knob: KnobId) {
         let wanted = self.wanted.entry(knob).or_default();
-        wanted.by.insert(task);
+        if wanted.by.insert(task) {
+            wanted.since = now;
+        }
         if wanted.failed.is_some() {
             self.hold(now, task, Hold::Unreadable { knob });
         }

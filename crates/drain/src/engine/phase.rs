@@ -66,8 +66,8 @@ impl Phase {
 
     /// The phase after `trigger`; `None` if it does not apply.
     ///
-    /// What never started has nothing to revert. What is retried waits first:
-    /// its pre-conditions must hold again. What was abandoned never starts again.
+    /// What is retried waits first: its pre-conditions must hold again. What was
+    /// abandoned never starts again.
     pub fn after(self, trigger: Trigger) -> Option<Phase> {
         use {Phase as P, Trigger as T};
         let next = match (self, trigger) {
@@ -93,10 +93,15 @@ impl Phase {
                 T::Abandon,
             ) => P::Abandoned,
             (
-                P::Running | P::Settling | P::Done | P::Skipped | P::Failed | P::Stopped,
+                P::Waiting
+                | P::Running
+                | P::Settling
+                | P::Done
+                | P::Skipped
+                | P::Failed
+                | P::Stopped,
                 T::Revert,
             ) => P::Reverting,
-            (P::Waiting, T::Revert) => P::Abandoned,
             (P::Reverting, T::RevertDone) => P::Reverted,
             (P::Reverting, T::RevertFailed) => P::Unreverted,
             _ => return None,

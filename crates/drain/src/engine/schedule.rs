@@ -124,6 +124,10 @@ impl Run {
         }
         let trigger = match how {
             Abort::Hold => Trigger::Abandon,
+            // What waits may have moved something before it was retried.
+            Abort::Revert if state.phase == Phase::Waiting && state.origins.is_empty() => {
+                Trigger::Abandon
+            }
             Abort::Revert => Trigger::Revert,
         };
         if state.phase.after(trigger).is_none() {
@@ -173,7 +177,7 @@ impl Run {
 
     fn has_abandoned(&self) -> bool {
         let mut tasks = self.state.tasks.iter();
-        tasks.any(|task| task.phase == Phase::Abandoned && task.started.is_some())
+        tasks.any(|task| task.phase == Phase::Abandoned && !task.origins.is_empty())
     }
 
     /// How the run ends, if all of its tasks have.

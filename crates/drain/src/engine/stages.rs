@@ -143,14 +143,14 @@ impl Run {
                 let knob = self.plan.knob(*knob);
                 format!("{name}: {knob} is not {to} any more")
             }
-            (_, StageKind::Set { knob, to }) if state.found_closed => format!(
+            (_, StageKind::Set { knob, to }) if state.unfit.is_some() => format!(
                 "{name}: {} was {} already, and nothing says what opens it; accepted: open it, \
                  then `retry`",
                 self.plan.knob(*knob),
                 to.value()
             ),
             (_, StageKind::Shift { knob, to }) if state.last_failure.is_none() => {
-                let at = state.origin(*knob).unwrap_or(to.value());
+                let at = state.unfit.as_ref().unwrap_or(to.value());
                 format!("{name}: {} is {at}, and steps need a number", self.plan.knob(*knob))
             }
             _ => match (judged, &state.last_failure) {
@@ -186,8 +186,7 @@ impl Run {
     fn shift(&mut self, now: Time, task: TaskId, knob: KnobId, to: &Goal) {
         let Some(shift) = self.state.task(task).shift.filter(|shift| shift.knob == knob) else {
             // A knob that is no number cannot be moved in steps.
-            let is_text =
-                self.state.task(task).origin(knob).is_some_and(|at| at.number().is_none());
+            let is_text = self.state.task(task).unfit.is_some();
             return match (is_text, to.value()) {
                 (false, Value::Number(_)) => self.look_first(now, task, knob),
                 _ => self.leave(now, task, Outcome::Failed),
@@ -331,7 +330,7 @@ impl Run {
         if self.state.task(task).stage_done {
             return self.leave(now, task, Outcome::Done);
         }
-        if self.state.task(task).found_closed {
+        if self.state.task(task).unfit.is_some() {
             return self.leave(now, task, Outcome::Failed);
         }
         if self.state.task(task).origin(knob).is_none() {
@@ -431,6 +430,9 @@ impl Run {
     /// lifts it.
     pub(super) fn is_interruptible(&self, task: TaskId) -> bool {
         let state = self.state.task(task);
+        if state.phase == Phase::Reverting && self.has_closed(task) {
+            return false;
+        }
         if state.phase != Phase::Running && !state.is_undoing {
             return true;
         }
@@ -442,6 +444,14 @@ impl Run {
             Next::Exit(_) => false,
         };
         stage.is_interruptible && !(has_begun && leads_on)
+    }
+
+    /// Whether a fence is closed that a task has closed.
+    fn has_closed(&self, task: TaskId) -> bool {
+        self.plan.task(task).fences.iter().any(|fence| {
+            let left = self.state.knobs[fence.knob.index()].as_ref();
+            left.is_some_and(|left| left.task == task && fence.closed.is_met_by(&left.value))
+        })
     }
 
     pub(super) fn is_contested(&self, knob: KnobId) -> bool {

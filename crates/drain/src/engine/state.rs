@@ -218,6 +218,8 @@ impl State {
                     state.met.push(*stage);
                 }
                 let own = &plan.task(*task).stages[stage.index()];
+                state.is_approved |=
+                    *outcome == Outcome::Done && matches!(own.kind, StageKind::Approve { .. });
                 match outcome {
                     Outcome::Done => state.occasions.retain(|(own, _)| own != stage),
                     Outcome::Failed | Outcome::Late => state.stumbled = Some(own.retry),
@@ -308,7 +310,7 @@ impl State {
         let state = self.task_mut(task)?;
         (state.stage, state.entered) = (stage, at);
         (state.shift, state.stage_done, state.verified) = (None, false, None);
-        state.found_closed = false;
+        state.unfit = None;
         if let StageKind::Govern { knob, budget } = *kind {
             state.governs = Some((knob, budget));
         }
@@ -354,7 +356,7 @@ impl State {
         if next == Phase::Reverted {
             // All that it did is undone: whoever retries it begins anew.
             (state.stage, state.governs) = (StageId(0), None);
-            state.stumbled = None;
+            (state.stumbled, state.is_approved) = (None, false);
             (state.needs_undo, state.is_undoing) = (false, false);
             state.met.clear();
         }
@@ -395,6 +397,9 @@ impl State {
             }
             _ => None,
         };
+        let needs_number = phase == Phase::Running
+            && matches!(&self.stage(plan, task).kind,
+                StageKind::Shift { knob: own, to } if *own == knob && to.value().number().is_some());
         let undone = plan.task(task).undone_knob();
         let verified = match &self.stage(plan, task).kind {
             StageKind::Verify { knob: own, to } if *own == knob => Some(to.is_met_by(value)),
@@ -405,7 +410,11 @@ impl State {
         let origin = plan.task(task).origin_of(knob, value);
         match &origin {
             // What opens it is not known: it would be put back closed.
-            None => state.found_closed = true,
+            None => state.unfit = Some(value.clone()),
+            // A bad read is no place to go back to, and the next may be better.
+            Some(_) if needs_number && value.number().is_none() => {
+                state.unfit = Some(value.clone());
+            }
             Some(origin) if state.origin(knob).is_none() => {
                 state.origins.push((knob, origin.clone()));
             }

@@ -29,9 +29,10 @@ pub struct TaskState {
     pub stage_done: bool,
     /// Whether the knob that the stage it is in verifies has its value.
     pub verified: Option<bool>,
-    /// Whether the fence that the stage it is in closes was closed before, and
-    /// nothing says what opens it.
-    pub found_closed: bool,
+    /// What the stage it is in found, and cannot begin from: a fence that was
+    /// closed before, where nothing says what opens it, or no number to make
+    /// steps from.
+    pub unfit: Option<Value>,
     /// A knob that it keeps at its share of a budget.
     pub governs: Option<(KnobId, BudgetId)>,
     pub in_flight: Option<EffectId>,
@@ -49,6 +50,8 @@ pub struct TaskState {
     pub failure: Option<String>,
     /// Who approved the stage it is in.
     pub approved_by: People,
+    /// Whether a stage that asks people is through.
+    pub is_approved: bool,
     pub overridden: Vec<ConditionId>,
     pub paused: bool,
     /// How often somebody asked for more speed.
@@ -103,7 +106,7 @@ impl TaskState {
             shift: None,
             stage_done: false,
             verified: None,
-            found_closed: false,
+            unfit: None,
             governs: None,
             in_flight: None,
             effect_at: None,
@@ -113,6 +116,7 @@ impl TaskState {
             last_failure: None,
             failure: None,
             approved_by: People::default(),
+            is_approved: false,
             overridden: Vec::new(),
             paused: false,
             haste: 0,

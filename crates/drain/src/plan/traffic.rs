@@ -56,6 +56,21 @@ impl TrafficKnob {
         self.multiplier_from(value, self.original.as_ref())
     }
 
+    /// Whether a value says something about the traffic. A driver that reads
+    /// nothing, or a text where numbers are set, does not: what it lets in is
+    /// unknown.
+    pub fn is_legible(&self, value: &Value, original: Option<&Value>) -> bool {
+        let original = original.or(self.original.as_ref());
+        match (value, &self.goal) {
+            (Value::Number(_), Value::Number(_)) => true,
+            (Value::Text(text), Value::Text(goal)) => {
+                let is_original = original.is_none_or(|original| original == value);
+                text == goal || (!text.is_empty() && is_original)
+            }
+            _ => false,
+        }
+    }
+
     fn multiplier_from(&self, value: &Value, original: Option<&Value>) -> f64 {
         let original = original.and_then(Value::number);
         match (value, &self.goal, original) {
@@ -99,12 +114,14 @@ impl ServiceTraffic {
         let mut least: f64 = 1.0;
         for knob in &own.knobs {
             match position(&knob.knob) {
-                Some(Position { value, original }) => {
+                Some(Position { value, original })
+                    if knob.is_legible(&value, original.as_ref()) =>
+                {
                     least = least.min(knob.multiplier_from(&value, original.as_ref()));
                 }
                 // Where the service is not expected, its knobs need not exist.
-                None if self.is_in(datacenter) => return None,
-                None => least = 0.0,
+                _ if self.is_in(datacenter) => return None,
+                _ => least = 0.0,
             }
         }
         Some(least)
@@ -148,6 +165,30 @@ mod tests {
         assert_eq!(own.multiplier(&text("maint")), 0.0);
         assert_eq!(own.multiplier(&text("ready")), 1.0);
         assert_eq!(own.multiplier(&Value::Number(1.0)), 1.0);
+    }
+
+    #[test]
+    fn what_is_no_value_of_a_knob_is_unknown_and_does_not_serve() {
+        let text = |text: &str| Value::Text(text.into());
+        let service = |goal: Value, original: Value| ServiceTraffic {
+            service: "web".into(),
+            datacenters: vec![TrafficAt {
+                load: 1.0,
+                knobs: vec![knob(goal, Some(original))],
+                ..TrafficAt::default()
+            }],
+        };
+        let weight = service(Value::Number(0.0), Value::Number(1.0));
+        let switch = service(text("maint"), text("ready"));
+        let of = |own: &ServiceTraffic, value: Value| {
+            own.multiplier(0, |_| Some(Position { value: value.clone(), original: None }), None)
+        };
+        assert_eq!(of(&weight, text("")), None);
+        assert_eq!(of(&weight, text("weird")), None);
+        assert_eq!(of(&switch, text("")), None);
+        assert_eq!(of(&switch, text("weird")), None);
+        assert_eq!(of(&switch, text("ready")), Some(1.0));
+        assert_eq!(of(&switch, text("maint")), Some(0.0));
     }
 
     #[test]

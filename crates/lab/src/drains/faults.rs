@@ -55,6 +55,8 @@ pub enum Fault {
     Fleet { drained: Vec<f64> },
     /// The clock is set, by so many milliseconds.
     Jump { by: i64 },
+    /// Another run uses a knob until then, if no task of this one does.
+    Use { knob: KnobId, until: Time },
     /// Nothing that must be healthy is, until then.
     Outage { how: Outage, until: Time },
 }
@@ -200,7 +202,7 @@ impl Faults {
 }
 
 fn draw_fault(plan: &Plan, at: Time, chance: &mut Chance) -> Fault {
-    match chance.among(0..11) {
+    match chance.among(0..12) {
         0..=1 => Fault::Crash { back_after: Millis(chance.among(0..90_000)) },
         2..=4 if !plan.conditions.is_empty() => Fault::Lie {
             condition: ConditionId(chance.index(plan.conditions.len()) as u32),
@@ -229,6 +231,10 @@ fn draw_fault(plan: &Plan, at: Time, chance: &mut Chance) -> Fault {
             knob: KnobId(chance.index(plan.knobs.len()) as u32),
             is_refused: chance.happens(300),
             until: at + Millis(chance.among(1000..600_000)),
+        },
+        11 => Fault::Use {
+            knob: KnobId(chance.index(plan.knobs.len()) as u32),
+            until: at + Millis(chance.among(1000..300_000)),
         },
         7 => Fault::Jump { by: chance.pick(&[-60_000, -3000, 2000, 45_000, 600_000]) },
         _ => Fault::Say {

@@ -63,6 +63,8 @@ pub enum Sabotage {
     ZeroByZeroBlocks,
     /// Bad health holds a restore for ever.
     HeldRestores,
+    /// Every claim is granted.
+    SharedClaims,
     /// Why a task failed is lost on the way.
     EmptyReasons,
     /// That a task is held is lost on the way.
@@ -71,7 +73,7 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// Every sabotage with the checker that must find it.
-    pub const ALL: [(Sabotage, &str); 28] = [
+    pub const ALL: [(Sabotage, &str); 29] = [
         (Sabotage::NoParents, "order"),
         (Sabotage::NoHealth, "gates"),
         (Sabotage::DeafToOthers, "limits"),
@@ -98,6 +100,7 @@ impl Sabotage {
         (Sabotage::ZeroByZeroIsZero, "gates"),
         (Sabotage::ZeroByZeroBlocks, "gates"),
         (Sabotage::HeldRestores, "outages"),
+        (Sabotage::SharedClaims, "claims"),
         (Sabotage::EmptyReasons, "reasons"),
         (Sabotage::DroppedHolds, "reasons"),
     ];

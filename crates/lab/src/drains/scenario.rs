@@ -103,7 +103,7 @@ fn draw_site(chance: &mut Chance) -> Site {
 /// leads a store: tasks of the stock.
 const BEFORE: [&str; 5] = ["approval", "approval-of-two", "notify", "wait", "check"];
 const AFTER: [&str; 6] = ["jobs", "cutover", "exec", "config", "isolate", "check-weight"];
-const LEADERS: [&str; 2] = ["shards", "promote"];
+const LEADERS: [&str; 3] = ["shards", "promote", "promote-shared"];
 
 /// A plan in the making.
 struct Draft<'d> {

@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 
 use drain::runbook::Library;
 use drain::{
-    BudgetId, Condition, ConditionId, Direction, Goal, KnobId, Plan, Source, Stage, StageKind,
-    TaskId, Value,
+    BudgetId, Condition, ConditionId, Direction, Fence, Goal, KnobId, Plan, Source, Stage,
+    StageKind, TaskId, Value,
 };
 
 use super::scenario::DRAINED;
@@ -31,7 +31,8 @@ fn plan(direction: Direction) -> &'static Plan {
         let files = FILES.map(|(name, text)| (name.to_owned(), text.to_owned()));
         let library = Library::new(files.into());
         let settings = ["state", "spare", "motd", "network"].map(|name| format!("{name}/SERVICE"));
-        let settings = settings.into_iter().chain(["fence/STORE".into(), "fence-new/STORE".into()]);
+        let fences = ["fence/STORE", "fence-new/STORE", "writes/all"].map(str::to_owned);
+        let settings = settings.into_iter().chain(fences);
         let originals: BTreeMap<String, Value> = ORIGINALS
             .map(|(knob, at)| (knob.to_owned(), Value::Number(at)))
             .into_iter()
@@ -63,10 +64,14 @@ impl Sketch {
         let stages = found.stages.iter().map(|stage| graft.stage(stage)).collect();
         let budgets: Vec<(BudgetId, f64)> =
             found.budgets.iter().map(|(id, wants)| (graft.budget(*id), *wants)).collect();
+        let fences = found.fences.iter();
+        let fences =
+            fences.map(|own| Fence { knob: graft.knob(own.knob), ..own.clone() }).collect();
         let task = self.task(&format!("{owner}.{from}"), after, Vec::new());
         let own = self.last();
         own.template.clone_from(&found.template);
         (own.stages, own.undo, own.budgets) = (stages, found.undo.clone(), budgets);
+        own.fences = fences;
         task
     }
 }

@@ -9,7 +9,8 @@ use std::time::Duration;
 use drain::engine::{Mode, Phase, Record, Run, RunOutcome};
 use drain::fleet::{Fleet, OtherRun};
 use drain::{
-    Comparison, Condition, Direction, Knob, Millis, NoData, Plan, Position, Source, Time, Value,
+    Comparison, Condition, Direction, Knob, Millis, NoData, Plan, Position, Source, Time,
+    TrafficKnob, Value,
 };
 use futures_util::{StreamExt, stream};
 use store::{Filter, RUNS_LIMIT_MAX, RunId, Store};
@@ -101,10 +102,14 @@ pub async fn records(store: &Store, id: RunId) -> Result<(Plan, Vec<Record>), Re
 /// Where the fleet of a plan stands now. `own` is the run that asks, if it has
 /// begun.
 pub async fn position(world: &World, plan: &Plan, own: Option<RunId>) -> Result<Fleet, Refused> {
-    let knobs = plan.traffic.iter().flat_map(|own| &own.datacenters).flat_map(|at| &at.knobs);
-    let knobs: BTreeSet<Knob> = knobs.map(|own| own.knob.clone()).collect();
-    let read = read(world, &knobs).await;
     let originals = originals(&world.store, plan).await?;
+    let knobs = plan.traffic.iter().flat_map(|own| &own.datacenters).flat_map(|at| &at.knobs);
+    let knobs: BTreeMap<Knob, &TrafficKnob> = knobs.map(|own| (own.knob.clone(), own)).collect();
+    let is_legible = |knob: &Knob, value: &Value| {
+        let original = originals.get(&knob.to_string());
+        knobs.get(knob).is_some_and(|own| own.is_legible(value, original))
+    };
+    let read = read(world, &knobs.keys().cloned().collect(), is_legible).await;
     let has_knobless =
         |at: usize| plan.traffic.iter().any(|own| own.datacenters[at].knobs.is_empty());
     let mut recorded: BTreeMap<&str, Arc<Recorded>> = BTreeMap::new();
@@ -168,8 +173,13 @@ pub async fn position(world: &World, plan: &Plan, own: Option<RunId>) -> Result<
     Ok(Fleet::of(plan, own.map(|own| own.0), position, of_service, &others))
 }
 
-/// Reads knobs, as many as answer in time.
-async fn read(world: &World, knobs: &BTreeSet<Knob>) -> BTreeMap<Knob, Value> {
+/// Reads knobs, as many as answer in time. What is no value of a knob was not
+/// read: what was known of it before is nearer to the truth.
+async fn read(
+    world: &World,
+    knobs: &BTreeSet<Knob>,
+    is_legible: impl Fn(&Knob, &Value) -> bool,
+) -> BTreeMap<Knob, Value> {
     let deadline = Instant::now() + READ_TIME_MAX;
     let look = async |knob: &Knob| (knob.clone(), world.drivers.read(knob).await);
     let mut looks = std::pin::pin!(stream::iter(knobs).map(look).buffer_unordered(LOOKS_MAX));
@@ -177,6 +187,7 @@ async fn read(world: &World, knobs: &BTreeSet<Knob>) -> BTreeMap<Knob, Value> {
     while let Ok(Some((knob, found))) = timeout_at(deadline, looks.next()).await {
         if let Ok(found) = found
             && found.is_real()
+            && is_legible(&knob, &found)
         {
             read.insert(knob, found);
         }

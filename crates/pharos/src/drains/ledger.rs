@@ -1,7 +1,7 @@
 //! What a run leaves behind with its records: what people did, where knobs
 //! stood, how much is drained, and how long tasks took.
 
-use drain::engine::{Actor, Fact, Record, Run, RunOutcome};
+use drain::engine::{Actor, Effect, Fact, Record, Run, RunOutcome};
 use drain::fleet::Fleet;
 use drain::report::Report;
 use drain::{Direction, Plan, Time};
@@ -39,8 +39,12 @@ pub fn step(run: &Run, records: &[Record]) -> Step {
             Fact::Commanded { by, reason, command, .. } => {
                 step.deeds.push(deed(by, command.describe(plan), reason));
             }
-            Fact::Found { task, knob, value } if plan.direction == Direction::Drain => {
-                if let Some(value) = plan.task(*task).origin_of(*knob, value) {
+            // What is changed now, with the value before it: one that was only read may have
+            // been read badly.
+            Fact::Issued { task, what: Effect::Write { knob, .. }, .. }
+                if plan.direction == Direction::Drain =>
+            {
+                if let Some(value) = run.state().task(*task).origin(*knob) {
                     let value = serde_json::json!(value).to_string();
                     step.originals.push((plan.knob(*knob).to_string(), value));
                 }

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use drain::engine::Mode;
 use drain::fleet::Limit;
@@ -11,9 +12,13 @@ use drain::{Direction, Foresight, KnobId, Plan, Source, StageKind, Value};
 use drivers::{Drivers, Error, Shape};
 use serde::Serialize;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 /// Knobs that are looked at at once.
 pub const LOOKS_MAX: usize = 16;
+/// How long one may take. Whoever begins a run waits for this, and so does
+/// whoever begins one elsewhere.
+const LOOK_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// What a plan would find.
 #[derive(Clone, Debug, Serialize)]
@@ -147,8 +152,13 @@ async fn look(plan: &Plan, drivers: &Arc<Drivers>) -> Vec<Look> {
         {
             let drivers = drivers.clone();
             under_way.spawn(async move {
-                let shape = drivers.check(&knob).await;
-                let value = drivers.read(&knob).await.ok();
+                let looked = async { (drivers.check(&knob).await, drivers.read(&knob).await.ok()) };
+                let late = || {
+                    let limit = LOOK_TIME_MAX.as_secs();
+                    (Err(Error::Transient(format!("no answer within {limit} s"))), None)
+                };
+                let looked = timeout(LOOK_TIME_MAX, looked).await;
+                let (shape, value) = looked.unwrap_or_else(|_| late());
                 Look { knob: KnobId(at as u32), shape, value }
             });
         }

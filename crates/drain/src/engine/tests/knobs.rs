@@ -273,3 +273,22 @@ fn an_act_that_nothing_undoes_is_named_by_its_stage() {
     let why = world.run.state().task(jobs).failure.clone().unwrap();
     assert!(why.contains("stop-jobs"), "{why}");
 }
+
+/// A driver that once reads nothing must not decide where a knob goes back to.
+#[test]
+fn a_bad_read_is_no_origin_and_a_retry_reads_again() {
+    let mut sketch = Sketch::new();
+    let web = sketch.shift("web", &[]);
+    let mut world = World::open(sketch);
+    let knob = KnobId(0);
+    world.knobs[0] = Value::Text(String::new());
+    world.until("it fails", |world| world.phase(web) == Phase::Failed);
+    let trouble = world.run.state().task(web).trouble().unwrap().to_owned();
+    assert!(trouble.contains("steps need a number"), "{trouble}");
+    assert_eq!(world.run.state().task(web).origin(knob), None);
+    world.knobs[0] = Value::Number(1.0);
+    world.say(Command::Retry { task: web });
+    world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+    assert_eq!(world.run.state().task(web).origin(knob), Some(&Value::Number(1.0)));
+    world.check_replay();
+}

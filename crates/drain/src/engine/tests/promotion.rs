@@ -366,7 +366,8 @@ fn nothing_interrupts_the_way_back_of_a_promotion() {
     pair.world.values[back] = Some(0.0);
     let primary = pair.primary;
     pair.world.until("it is back", |world| world.knobs[primary.index()] == text("east"));
-    pair.world.until("it is over", |world| world.outcome() == Some(RunOutcome::Held));
+    pair.world.until("it is over", |world| world.outcome().is_some());
+    assert_eq!((pair.at(pair.fence), pair.at(fence_new)), ("open", "open"), "writes are accepted");
     pair.world.check_replay();
 }
 
@@ -513,5 +514,28 @@ fn an_abort_that_holds_behind_a_fence_can_be_turned_into_a_revert() {
     pair.world.say(Command::Abort { how: Abort::Revert });
     pair.world.until("it is over", |world| world.outcome().is_some());
     assert_eq!((pair.at(pair.fence), pair.at(pair.primary)), ("open", "east"));
+    pair.world.check_replay();
+}
+
+/// A read that began before says what was then.
+#[test]
+fn a_fence_is_verified_by_a_read_that_began_after_the_last_writes() {
+    let mut pair = pair("");
+    pair.lag(4000.0);
+    pair.fenced();
+    pair.lag(0.0);
+    // A slow read of the fence is under way, and something lifts it meanwhile.
+    let (fence, asked) = (pair.fence, pair.world.now);
+    pair.world.unreadable.insert(fence);
+    pair.world.passes(Millis(2000));
+    pair.world.knobs[fence.index()] = text("open");
+    let found = Ok(text("fenced"));
+    pair.world.event(Event::Looked { knob: fence, asked, found });
+    pair.world.passes(Millis(2000));
+    assert_eq!(pair.at(pair.primary), "east", "the fence is open");
+    pair.world.unreadable.clear();
+    pair.promoted();
+    let fences = pair.sets().iter().filter(|set| *set == r#"fence/east="fenced""#).count();
+    assert_eq!(fences, 2, "{:?}", pair.sets());
     pair.world.check_replay();
 }

@@ -312,3 +312,28 @@ fn a_stage_is_entered_with_the_start() {
         assert_eq!(cut.state().task(task), whole.state().task(task));
     }
 }
+
+#[test]
+fn one_person_cannot_skip_what_asks_two() {
+    let mut sketch = Sketch::new();
+    let question = "Really?".to_owned();
+    let kind = StageKind::Approve { people: 2, question };
+    let ask = sketch.task("ask", &[], vec![stage("ask", kind, Next::Exit(Exit::Done))]);
+    let mut world = World::open(sketch);
+    world.pass();
+    let skip = |world: &mut World| {
+        let command = Command::Skip { task: ask };
+        let said = Event::Said { by: "ann".into(), reason: "alone".into(), command };
+        world.run.handle(world.now, said).map_err(|refusal| refusal.to_string())
+    };
+    let refusal = skip(&mut world).unwrap_err();
+    assert!(refusal.contains("`approve` by 2 more"), "{refusal}");
+    world.say(Command::Stop { task: ask });
+    assert!(skip(&mut world).is_err(), "a detour is none");
+    world.say(Command::Retry { task: ask });
+    for by in ["ann", "bob"] {
+        let command = Command::Approve { task: ask };
+        world.event(Event::Said { by: by.into(), reason: String::new(), command });
+    }
+    world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+}

@@ -5,6 +5,7 @@
 mod approvals;
 mod barriers;
 mod budgets;
+mod claims;
 mod ends;
 mod fences;
 mod gates;
@@ -51,6 +52,8 @@ pub enum Event<'e> {
     Looked { knob: KnobId },
     /// Somebody else turned a knob.
     Meddled { knob: KnobId },
+    /// Another run uses a knob, until then by the clock of this one.
+    Used { knob: KnobId, until: Time },
     /// Nothing more will happen.
     Finished { state: &'e State, world: &'e World },
 }
@@ -74,6 +77,7 @@ impl Checkers {
             Box::new(gates::Gates::new(plan)),
             Box::new(outages::Outages::new(plan)),
             Box::new(fences::Fences::new(plan)),
+            Box::new(claims::Claims::new(plan)),
             Box::new(limits::Limits::new(plan)),
             Box::new(budgets::Budgets::new(plan)),
             Box::new(waits::Waits::new(plan)),

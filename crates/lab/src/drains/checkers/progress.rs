@@ -1,6 +1,6 @@
 //! Where tasks are, by what their records say alone.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use drain::engine::{
@@ -20,6 +20,8 @@ pub struct Progress {
     pub waived_by: BTreeSet<u32>,
     /// Set aside for all tasks.
     pub overridden: BTreeSet<ConditionId>,
+    /// Uids.
+    exact_overridden_by: BTreeMap<ConditionId, BTreeSet<u32>>,
     pub is_paused: bool,
     pub tasks: Vec<Traced>,
     /// Effects that have not ended.
@@ -91,6 +93,7 @@ impl Progress {
             abort: None,
             waived_by: BTreeSet::new(),
             overridden: BTreeSet::new(),
+            exact_overridden_by: BTreeMap::new(),
             is_paused: false,
             tasks: vec![Traced::default(); plan.tasks.len()],
             in_flight: Vec::new(),
@@ -259,6 +262,14 @@ impl Progress {
             Command::Resume { task: None } => self.is_paused = false,
             Command::Pause { task: Some(task) } => self.tasks[task.index()].is_paused = true,
             Command::Resume { task: Some(task) } => self.tasks[task.index()].is_paused = false,
+            // Whoever says so loses what is missing: it takes two.
+            Command::Override { condition, .. } if self.plan.is_exact(*condition) => {
+                let people = self.exact_overridden_by.entry(*condition).or_default();
+                people.extend(by.uid());
+                if people.len() >= 2 {
+                    self.overridden.insert(*condition);
+                }
+            }
             Command::Override { condition, task: None } => {
                 self.overridden.insert(*condition);
             }

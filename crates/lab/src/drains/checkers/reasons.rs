@@ -100,7 +100,7 @@ impl Reasons {
                 vec![condition(id), shown, own.comparison.symbol().into(), number(own.bound)]
             }
             Hold::NoData { condition: id } => vec![condition(id)],
-            Hold::Contested { knob } | Hold::Unreadable { knob } => {
+            Hold::Contested { knob } | Hold::Unreadable { knob } | Hold::InUse { knob, .. } => {
                 vec![self.plan.knob(*knob).to_string()]
             }
             Hold::Limit(reached) => vec![reached.to_string()],

@@ -1,6 +1,6 @@
 //! How effects are done, what they meet, and what is heard of them.
 
-use drain::engine::{Effect, EffectId, Ended, Event as Happening, Phase, Run};
+use drain::engine::{Effect, EffectId, Ended, Event as Happening, InUse, Phase, Run};
 use drain::{KnobId, Millis, Value};
 
 use super::{Driver, Item};
@@ -78,6 +78,31 @@ impl Driver {
             (result, _) => result,
         };
         self.tell(Happening::Ended { effect, result });
+    }
+
+    /// Gives claims to tasks that ask, as the store does for all runs, and takes
+    /// back what none needs any more.
+    pub(super) fn grant_claims(&mut self) {
+        let now = self.clock();
+        let Some(run) = &self.run else { return };
+        let kept = run.claims();
+        self.claims.retain(|_, task| kept.contains(task));
+        let Some((task, knobs)) = run.wanted_claims(now).next() else { return };
+        let knobs = knobs.to_vec();
+        let is_used = |knob: &KnobId| {
+            let is_rival = self.claims.get(knob).is_some_and(|other| *other != task);
+            is_rival || self.used.get(knob).is_some_and(|until| now < *until)
+        };
+        let refused = knobs.iter().copied().find(is_used);
+        let answer = match refused.filter(|_| self.sabotage != Some(Sabotage::SharedClaims)) {
+            Some(knob) => Err(InUse { knob, by: "another task".into() }),
+            None => {
+                self.claims.extend(knobs.iter().map(|knob| (*knob, task)));
+                Ok(())
+            }
+        };
+        // What it makes of it ends here again.
+        self.tell(Happening::Claimed { task, answer });
     }
 
     /// What tells the repetition of an act from a second one.

@@ -88,6 +88,9 @@ pub struct Driver {
     broken: BTreeMap<KnobId, (bool, Time)>,
     /// How much of each datacenter other runs have drained.
     fleet: Vec<f64>,
+    /// Which tasks have which knobs, and until when another run uses which.
+    claims: BTreeMap<KnobId, TaskId>,
+    used: BTreeMap<KnobId, Time>,
     /// What knobs are said to be at and are not.
     feigned: BTreeMap<KnobId, Value>,
     looking: Vec<KnobId>,
@@ -169,6 +172,8 @@ impl Driver {
             samples: vec![None; plan.conditions.len()],
             broken: BTreeMap::new(),
             fleet: vec![0.0; plan.datacenters.len()],
+            claims: BTreeMap::new(),
+            used: BTreeMap::new(),
             feigned: BTreeMap::new(),
             looking: Vec::new(),
             retried: BTreeMap::new(),
@@ -443,6 +448,7 @@ impl Driver {
             self.see(&Event::Rested { state: run.state() });
             self.run = Some(run);
         }
+        self.grant_claims();
         self.look_at_wanted();
     }
 

@@ -42,6 +42,15 @@ impl Driver {
             Fault::Break { knob, is_refused, until } => {
                 self.broken.insert(knob, (is_refused, until.min(self.faults.until)));
             }
+            Fault::Use { knob, until } => {
+                // By the clock of the run, and not beyond the trouble.
+                let until = until.min(self.faults.until);
+                let until = drain::Time(until.0.saturating_add_signed(self.skew));
+                if !self.claims.contains_key(&knob) {
+                    self.used.insert(knob, until);
+                    self.see(&Event::Used { knob, until });
+                }
+            }
             Fault::Say { by, command } => self.say(by, command),
             Fault::Fleet { drained } => self.announce(drained),
             Fault::Outage { how, until } => {

@@ -1,0 +1,87 @@
+//! A fence or a primary is set by one task at a time: not while another task
+//! that sets it is under way, and not while another run uses it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use drain::engine::{Effect, Fact, Record};
+use drain::{KnobId, Plan, StageKind, TaskId, Time};
+
+use super::progress::Progress;
+use super::{Checker, Event};
+
+#[derive(Debug)]
+pub struct Claims {
+    progress: Progress,
+    /// The knobs that each task must not share while it is under way.
+    own: Vec<BTreeSet<KnobId>>,
+    /// Until when another run uses which knobs.
+    used: BTreeMap<KnobId, Time>,
+}
+
+impl Claims {
+    pub fn new(plan: &Arc<Plan>) -> Self {
+        let promotes = |service: &str| {
+            let mut tasks = plan.tasks.iter().filter(|task| task.service == service);
+            tasks.any(|task| !task.fences.is_empty())
+        };
+        let own = plan.tasks.iter().map(|task| {
+            let set = task.stages.iter().filter_map(|stage| match stage.kind {
+                StageKind::Set { knob, .. } | StageKind::PutBack { knob } => Some(knob),
+                _ => None,
+            });
+            if promotes(&task.service) { set.collect() } else { BTreeSet::new() }
+        });
+        Claims { progress: Progress::new(plan), own: own.collect(), used: BTreeMap::new() }
+    }
+
+    fn is_under_way(&self, task: TaskId) -> bool {
+        let at = self.progress.task(task);
+        at.is_running || at.is_reverting
+    }
+
+    fn check(&self, now: Time, task: TaskId, knob: KnobId) -> Result<(), String> {
+        if !self.own[task.index()].contains(&knob) {
+            return Ok(());
+        }
+        let (name, set) = (self.progress.name(task), self.progress.plan.knob(knob));
+        if self.used.get(&knob).is_some_and(|until| now < *until) {
+            return Err(format!("{name} sets {set}, which another run uses"));
+        }
+        let is_rival = |other: &TaskId| {
+            *other != task && self.own[other.index()].contains(&knob) && self.is_under_way(*other)
+        };
+        match self.progress.plan.task_ids().find(is_rival) {
+            Some(other) => {
+                let other = self.progress.name(other);
+                Err(format!("{name} sets {set} while {other} is under way"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn take(&mut self, now: Time, record: &Record) -> Result<(), String> {
+        if let Fact::Issued { task, what: Effect::Write { knob, .. }, .. } = &record.fact {
+            self.check(now, *task, *knob)?;
+        }
+        self.progress.take(record);
+        Ok(())
+    }
+}
+
+impl Checker for Claims {
+    fn name(&self) -> &'static str {
+        "claims"
+    }
+
+    fn see(&mut self, now: Time, event: &Event<'_>) -> Result<(), String> {
+        match event {
+            Event::Recorded(record) => self.take(now, record),
+            Event::Used { knob, until } => {
+                self.used.insert(*knob, *until);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
