@@ -35,6 +35,9 @@ pub enum DrainCommand {
         /// The number of a run; the newest if none is given
         #[arg(value_name = "RUN")]
         run: Option<u64>,
+        /// The same, as other verbs take it
+        #[arg(long = "run", value_name = "RUN", conflicts_with = "run")]
+        of: Option<u64>,
         /// Keep showing it until it is over
         #[arg(long)]
         watch: bool,
@@ -251,8 +254,8 @@ fn obey(command: DrainCommand) -> Result<u8, String> {
             socket.print(&planned, show_plan)?;
             Ok(if is_good { 0 } else { crate::EXIT_FAILED })
         }
-        DrainCommand::Status { run, watch, socket } => {
-            let run = run.map_or_else(|| newest(&socket, false), Ok)?;
+        DrainCommand::Status { run, of, watch, socket } => {
+            let run = run.or(of).map_or_else(|| newest(&socket, false), Ok)?;
             if watch { watch::follow(&socket, run, &[]) } else { watch::show(&socket, run) }
         }
         DrainCommand::Pause(of) => of.say("pause"),
