@@ -9,6 +9,14 @@ use drain::Millis;
 use drain::promql::{Selector, analyse};
 
 use crate::NoValue;
+use crate::query::LOOKBACK;
+
+/// How far the clock of an exporter may be ahead unnoticed. What it stamps counts
+/// as that much older than it says.
+pub const AHEAD_MAX: Millis = Millis::from_secs(1);
+/// How long an exporter is distrusted after it stamped a sample in the future:
+/// for as long as that sample could be seen.
+pub const DISTRUST: Millis = LOOKBACK;
 
 /// The series that a query is computed from.
 #[derive(Debug)]

@@ -86,6 +86,9 @@ pub enum NoValue {
     /// The series that a selector matches have ended: a value would be made of
     /// what was.
     Ended { selector: String },
+    /// Samples are stamped in the future, or were a while ago: nobody knows when
+    /// they were taken.
+    Ahead { selector: String, lead: Option<Millis>, is_past: bool },
     /// A text.
     NotANumber,
     /// The query cannot be evaluated.
@@ -106,6 +109,18 @@ impl fmt::Display for NoValue {
             NoValue::Garbled { whom, why } => write!(f, "{whom} answers nonsense: {why}"),
             NoValue::NoSeries => f.write_str("no series match"),
             NoValue::Ended { selector } => write!(f, "no live series match {selector}"),
+            NoValue::Ahead { selector, lead, is_past } => {
+                let lead = lead.map_or_else(String::new, |lead| format!("up to {lead} "));
+                let (verb, ago) = match is_past {
+                    true => ("were", format!(" less than {} ago", freshness::DISTRUST)),
+                    false => ("are", String::new()),
+                };
+                write!(
+                    f,
+                    "samples of {selector} {verb} stamped {lead}in the future{ago}; accepted: \
+                     exporters whose clock is right, or `honor_timestamps: false` in Prometheus"
+                )
+            }
             NoValue::NotANumber => f.write_str("what matches is not a number"),
             NoValue::Unanswerable(why) => write!(f, "the query cannot be evaluated: {why}"),
             NoValue::NotAQuery => f.write_str("the condition reads a knob and has no query"),
@@ -121,6 +136,11 @@ fn query_of(condition: &Condition) -> Result<&str, NoValue> {
         Source::Query(query) => Ok(query),
         Source::Gauge(_) => Err(NoValue::NotAQuery),
     }
+}
+
+/// Whole seconds, not less, for people to read.
+fn whole_secs(span: Millis) -> Millis {
+    Millis::from_secs(span.0.div_ceil(1000))
 }
 
 /// What others wrote, cut short and in one line, to be shown to people.

@@ -392,3 +392,79 @@ async fn a_stuck_prometheus_gives_no_value_and_later_one_again() {
     server.signal("CONT");
     assert_eq!(measured(Duration::from_secs(20)).await, Ok(30.0));
 }
+
+/// A service whose clock is ahead by `ahead` of the time since it started. It
+/// shows when each page was made, truly, and stamps that as its clock is; and the
+/// same without a stamp.
+fn ahead(ahead: impl Fn(Duration) -> Duration + Send + Sync + 'static) -> Stub {
+    let start = Instant::now();
+    Stub::start(move |_| {
+        let taken_secs = now_secs();
+        let stamp = ((taken_secs + ahead(start.elapsed()).as_secs_f64()) * 1000.0) as u64;
+        let page = format!("taken_secs {taken_secs} {stamp}\nplain_secs {taken_secs}\n");
+        Reply::Whole(200, page)
+    })
+}
+
+/// Measures when a sample was taken, truly; an error if it is taken for newer.
+async fn judged(prometheus: &Prometheus, query: &str) -> Result<Result<f64, NoValue>, String> {
+    let asked = Time((now_secs() * 1000.0) as u64);
+    let reading = prometheus.measure(&condition(query, Comparison::Below, 1.0)).await;
+    let Ok(reading) = reading else { return Ok(reading.map(|reading| reading.value)) };
+    let (taken, judged) = (reading.value, reading.measurement(asked).to.0 as f64 / 1000.0);
+    // Times are whole milliseconds.
+    match judged <= taken + 0.002 {
+        true => Ok(Ok(taken)),
+        false => Err(format!("{query} is taken for {:.3} s newer than it is", judged - taken)),
+    }
+}
+
+fn client(server: &RealPrometheus) -> Prometheus {
+    let endpoint = format!("http://{}", server.address).parse().unwrap();
+    Prometheus::new(endpoint, None, Duration::from_secs(5)).unwrap()
+}
+
+/// Of a service that is 30 s ahead, the sample that is stamped "now" was taken
+/// 30 s ago, perhaps before the fence that it is to judge.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn samples_of_an_exporter_that_is_30s_ahead_are_no_data() {
+    const AHEAD: Duration = Duration::from_secs(30);
+    // Its clock gains until it is so far ahead: this does not take half a minute.
+    let service = ahead(|uptime| (uptime * 10).min(AHEAD));
+    let Some(believing) = RealPrometheus::start(&[service.address]) else { return };
+    let Some(own) = RealPrometheus::start_with("250ms", false, &[service.address]) else { return };
+    let (believing, own) = (client(&believing), client(&own));
+    let deadline = Instant::now() + 6 * COLLECTED;
+    let expected = "samples of taken_secs are stamped up to 30s in the future; accepted: exporters \
+                    whose clock is right, or `honor_timestamps: false` in Prometheus";
+    loop {
+        let value = judged(&believing, "taken_secs").await.unwrap();
+        if value.as_ref().is_err_and(|why| why.to_string() == expected) {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{value:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let rate = judged(&believing, "max(max_over_time(taken_secs[1m] offset 5s))").await.unwrap();
+    assert_eq!(rate.unwrap_err().to_string(), expected);
+    judged(&believing, "plain_secs").await.unwrap().expect("stamped by Prometheus");
+    judged(&own, "taken_secs").await.unwrap().expect("stamped by Prometheus");
+}
+
+/// Ahead by less than the interval between two scrapes, the last sample is
+/// stamped in the past most of the time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn samples_of_an_exporter_that_is_3s_ahead_are_never_taken_for_newer() {
+    let service = ahead(|_| Duration::from_secs(3));
+    let server = RealPrometheus::start_with("4s", true, &[service.address]);
+    let Some(server) = server else { return };
+    let (start, mut values) = (Instant::now(), 0);
+    while start.elapsed() < 2 * COLLECTED {
+        // A new one each time: it remembers nothing.
+        let value = judged(&client(&server), "taken_secs").await.unwrap();
+        values += usize::from(value.is_ok());
+        judged(&client(&server), "plain_secs").await.unwrap().ok();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert!(values > 0, "nothing was compared");
+}

@@ -4,10 +4,10 @@ mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use common::{Reply, Stub, condition, nobody};
-use drain::Comparison;
+use drain::{Comparison, Millis};
 use health::{Endpoint, Health, NoValue, Scraper, ScraperSettings, Standing, Target};
 
 fn target(address: std::net::SocketAddr) -> Target {
@@ -118,4 +118,47 @@ async fn reasons_are_told() {
         said("b / on(job) b").await,
         "the query cannot be evaluated: several series on the right side match {job=\"test\"}"
     );
+}
+
+/// Milliseconds since 1970, by a clock that is ahead.
+fn stamp(ahead: Duration) -> u128 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    (now + ahead).as_millis()
+}
+
+/// With such a stamp a value from before a fence seems to be from after it.
+#[tokio::test]
+async fn a_value_stamped_by_a_clock_that_is_ahead_is_no_data() {
+    let ahead = Duration::from_secs(9);
+    let stub =
+        Stub::start(move |_| Reply::Whole(200, format!("up_to 1\nlag 0 {}\n", stamp(ahead))));
+    let scraper = start(vec![target(stub.address)]);
+    let refused = until(&scraper, "lag", |value| {
+        value.as_ref().is_err_and(|error| error.to_string().contains("future"))
+    });
+    assert_eq!(
+        refused.await.unwrap_err().to_string(),
+        format!(
+            "http://{}/metrics cannot be read: lag is stamped 9s in the future by its exporter; \
+             accepted: at most 1s, or no stamp",
+            stub.address
+        )
+    );
+    assert!(until(&scraper, "up_to", Result::is_err).await.is_err(), "the page is taken whole");
+}
+
+/// A clock may be a little ahead, and nobody can tell; then the sample may be
+/// that much older than it says.
+#[tokio::test]
+async fn a_value_that_is_stamped_by_its_exporter_is_never_taken_for_newer_than_it_is() {
+    let stub = Stub::start(|_| {
+        let page = format!("lag 0 {}\nplain 0\n", stamp(Duration::from_millis(500)));
+        Reply::Whole(200, page)
+    });
+    let scraper = start(vec![target(stub.address)]);
+    until(&scraper, "lag", Result::is_ok).await.unwrap();
+    let stamped = scraper.measure(&condition("lag", Comparison::Below, 1.0)).await.unwrap();
+    assert!(stamped.age >= Millis(400), "{}", stamped.age);
+    let plain = scraper.measure(&condition("plain", Comparison::Below, 1.0)).await.unwrap();
+    assert!(plain.age < Millis(400), "{}", plain.age);
 }

@@ -16,19 +16,53 @@ fn client(stub: &Stub) -> Prometheus {
     Prometheus::new(endpoint, None, TIME_MAX).unwrap()
 }
 
+/// When the stub evaluates queries, by its own clock.
+const NOW_SECS: f64 = 1000.0;
+
 /// Series with one value each; their samples were taken `age_secs` ago.
 fn series(asked: &Asked, values: &[&str], age_secs: f64) -> Reply {
-    const NOW_SECS: f64 = 1000.0;
-    let row = |(at, value): (usize, &str)| match asked.is_about_time() {
+    let taken = (NOW_SECS - age_secs).to_string();
+    match asked.is_about_time() {
         true => {
-            let taken = NOW_SECS - age_secs;
-            format!(r#"{{"metric":{{"pharos_selector":"{at}"}},"value":[{NOW_SECS},"{taken}"]}}"#)
+            // Prometheus stamped them when it scraped them.
+            let places = 0..values.len();
+            let rows = places.flat_map(|at| [at.to_string(), format!("{at} scraped")]);
+            vector(rows.map(|place| (SELECTOR, place, taken.clone())))
         }
-        false => format!(r#"{{"metric":{{"n":"{at}"}},"value":[{NOW_SECS},"{value}"]}}"#),
+        false => {
+            let rows = values.iter().enumerate();
+            vector(rows.map(|(at, value)| ("n", at.to_string(), (*value).to_owned())))
+        }
+    }
+}
+
+/// The label by which times are told from each other.
+const SELECTOR: &str = "pharos_selector";
+
+/// A response: each series with one label, its value, and its own value.
+fn vector(rows: impl Iterator<Item = (&'static str, String, String)>) -> Reply {
+    let row = |(label, place, value): (&str, String, String)| {
+        format!(r#"{{"metric":{{"{label}":"{place}"}},"value":[{NOW_SECS},"{value}"]}}"#)
     };
-    let rows: Vec<String> = values.iter().copied().enumerate().map(row).collect();
+    let rows: Vec<String> = rows.map(row).collect();
     let data = format!(r#"{{"resultType":"vector","result":[{}]}}"#, rows.join(","));
     Reply::Whole(200, format!(r#"{{"status":"success","data":{data}}}"#))
+}
+
+/// A Prometheus that says this about the times of samples, and 0 to all else.
+fn timed(times: impl Fn() -> Vec<(&'static str, f64)> + Send + Sync + 'static) -> Stub {
+    Stub::start(move |asked| match asked.is_about_time() {
+        true => {
+            let row = |(place, secs): (&str, f64)| (SELECTOR, place.to_owned(), secs.to_string());
+            vector(times().into_iter().map(row))
+        }
+        false => vector([("n", "0".to_owned(), "0".to_owned())].into_iter()),
+    })
+}
+
+async fn age(prometheus: &Prometheus) -> Result<Millis, String> {
+    let reading = prometheus.measure(&condition("lag", Comparison::AtMost, 0.0)).await;
+    reading.map(|reading| reading.age).map_err(|error| error.to_string())
 }
 
 async fn measure(prometheus: &Prometheus) -> Result<f64, NoValue> {
@@ -47,7 +81,16 @@ async fn the_request_is_what_prometheus_wants() {
     assert!(asked[0].head.starts_with("POST /prefix/api/v1/query HTTP/1.1\r\n"));
     let queries: Vec<String> = asked.iter().map(|asked| asked.field("query").unwrap()).collect();
     let time = |selector: &str, at: u32| {
-        format!(r#"label_replace(min(timestamp({selector})),"pharos_selector","{at}","","")"#)
+        let named = |of: &str, query: String| {
+            format!(r#"label_replace({query},"pharos_selector","{at}{of}","","")"#)
+        };
+        [
+            named("", format!("min(timestamp({selector}))")),
+            named(" scraped", format!("min(timestamp(up) and on(job,instance) {selector})")),
+            named(" ahead", format!("count(present_over_time({selector}[1h] offset -1h1s))")),
+            named(" lead", format!("max(timestamp({selector} offset -5m))")),
+        ]
+        .join(" or ")
     };
     let both = format!("{} or {}", time("a", 0), time("b", 1));
     assert_eq!(queries, [time("up", 0), "up == 1".into(), both, "a+b".into()]);
@@ -68,6 +111,100 @@ async fn a_value_is_as_old_as_its_samples() {
     let taken = reading.measurement(Time(1_000_000));
     assert_eq!(taken.to, Time(1_000_000 - reading.age.0));
     assert_eq!(taken.from, Time(1_000_000 - reading.age.0 - 60_000));
+}
+
+const AHEAD: &str = "accepted: exporters whose clock is right, or `honor_timestamps: false` in \
+                     Prometheus";
+
+/// Of an exporter that is 30 s ahead, the sample that is stamped "now" was taken
+/// 30 s ago.
+#[tokio::test]
+async fn samples_stamped_in_the_future_are_no_data() {
+    let cases = [
+        (Some(1030.0), "samples of lag are stamped up to 30s in the future"),
+        (Some(1001.2), "samples of lag are stamped up to 2s in the future"),
+        // So far ahead that only their presence is seen.
+        (None, "samples of lag are stamped in the future"),
+    ];
+    for (newest, expected) in cases {
+        let stub = timed(move || {
+            let seen = [("0", 999.0), ("0 scraped", 999.0), ("0 ahead", 1.0)];
+            seen.into_iter().chain(newest.map(|secs| ("0 lead", secs))).collect()
+        });
+        let refused = age(&client(&stub)).await.unwrap_err();
+        assert_eq!(refused, format!("{expected}; {AHEAD}"));
+        let queries = stub.asked();
+        assert_eq!(queries.len(), 1, "a value of such samples is not even asked for");
+    }
+}
+
+/// An exporter that dies while its clock is ahead leaves samples that become
+/// "fresh" one after the other, until the last of them is.
+#[tokio::test]
+async fn samples_that_were_in_the_future_a_moment_ago_are_no_data() {
+    let is_first = std::sync::atomic::AtomicBool::new(true);
+    let stub = timed(move || {
+        let seen = vec![("0", 999.0), ("0 scraped", 999.0)];
+        match is_first.swap(false, std::sync::atomic::Ordering::SeqCst) {
+            true => [seen, vec![("0 ahead", 1.0), ("0 lead", 1030.0)]].concat(),
+            false => seen,
+        }
+    });
+    let prometheus = client(&stub);
+    age(&prometheus).await.unwrap_err();
+    let refused = age(&prometheus).await.unwrap_err();
+    let expected = "samples of lag were stamped up to 30s in the future less than 5m ago";
+    assert_eq!(refused, format!("{expected}; {AHEAD}"));
+    assert!(age(&client(&stub)).await.is_ok(), "the stub has nothing against it any more");
+}
+
+/// Ahead by less than the scrape interval, stamps are in the past soon.
+#[tokio::test]
+async fn a_sample_is_never_newer_than_the_last_scrape_of_its_target() {
+    let stub = timed(|| vec![("0", 999.5), ("0 scraped", 991.0)]);
+    let age = age(&client(&stub)).await.unwrap();
+    assert!((9000..11_500).contains(&age.0), "{age}");
+}
+
+/// A clock that is a little ahead cannot be noticed.
+#[tokio::test]
+async fn a_sample_that_prometheus_did_not_stamp_counts_as_a_second_older() {
+    let cases = [
+        (vec![("0", 999.5), ("0 scraped", 999.5)], 500..900),
+        (vec![("0", 999.5), ("0 scraped", 999.8)], 1500..1900),
+        (vec![("0", 999.5)], 1500..1900),
+        (vec![("0", 999.5), ("0 scraped", 999.8), ("0 lead", 1000.4)], 1500..1900),
+        // The one before it is as much ahead.
+        (vec![("0", 997.0), ("0 scraped", 998.0), ("0 lead", 1000.5)], 5500..5900),
+        // A time that cannot be is not "just now".
+        (vec![("0", 1003.0)], 1000..1400),
+    ];
+    for (times, expected) in cases {
+        let seen = times.clone();
+        let age = age(&client(&timed(move || times.clone()))).await.unwrap();
+        assert!(expected.contains(&age.0), "{seen:?}: {age}");
+    }
+}
+
+/// Ages are differences on its own clock.
+#[tokio::test]
+async fn a_prometheus_whose_clock_is_wrong_or_jumps_changes_no_age() {
+    const JUMPS_SECS: [f64; 4] = [0.0, 4e9, -900.0, 86_400.0];
+    let requests = std::sync::atomic::AtomicUsize::new(0);
+    let stub = Stub::start(move |asked| {
+        let request = requests.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        let jump_secs = JUMPS_SECS[request % JUMPS_SECS.len()];
+        let Reply::Whole(status, mut body) = series(asked, &["0"], 3.0) else { panic!("a body") };
+        for secs in [NOW_SECS, NOW_SECS - 3.0] {
+            body = body.replace(&secs.to_string(), &(secs + jump_secs).to_string());
+        }
+        Reply::Whole(status, body)
+    });
+    let prometheus = client(&stub);
+    for _ in 0..JUMPS_SECS.len() {
+        let age = age(&prometheus).await.unwrap();
+        assert!((3000..3400).contains(&age.0), "{age}");
+    }
 }
 
 #[tokio::test]

@@ -6,7 +6,9 @@
 //! behind the query: in this order a value is never taken for newer than it is.
 
 mod answer;
+mod stamps;
 
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use drain::{Condition, Millis};
@@ -17,11 +19,10 @@ use crate::freshness::Basis;
 use crate::http::{Client, Credentials, Endpoint, Failure};
 use crate::{Health, Measuring, NoValue, Reading, excerpt, query_of, worst};
 use answer::Row;
+use stamps::{Memory, Stamps};
 
 /// Bytes of a response.
 const ANSWER_LEN_MAX: usize = 1 << 20;
-/// The label by which the times of several selectors are told from each other.
-const SELECTOR: &str = "pharos_selector";
 
 /// A Prometheus.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub struct Prometheus {
     path: String,
     /// For one measurement.
     time_max: Duration,
+    /// Whose stamps were in the future.
+    memory: Mutex<Memory>,
 }
 
 impl Prometheus {
@@ -45,7 +48,7 @@ impl Prometheus {
         }
         let path = format!("{}/api/v1/query", endpoint.path().trim_end_matches('/'));
         let client = Client::new(endpoint, credentials, ANSWER_LEN_MAX);
-        Ok(Prometheus { client, path, time_max })
+        Ok(Prometheus { client, path, time_max, memory: Mutex::default() })
     }
 
     async fn read(&self, condition: &Condition) -> Result<Reading, NoValue> {
@@ -66,23 +69,19 @@ impl Prometheus {
     }
 
     /// How old the newest sample of each selector is, by the clock of the
-    /// Prometheus itself.
+    /// Prometheus itself. An error if its stamps prove nothing.
     async fn ages(&self, basis: &Basis) -> Result<Vec<Option<Millis>>, NoValue> {
-        let mut ages: Vec<Option<Millis>> = basis.selectors().map(|_| None).collect();
-        let times = basis.selectors().enumerate().map(|(at, selector)| {
-            format!(r#"label_replace(min(timestamp({selector})),"{SELECTOR}","{at}","","")"#)
-        });
-        let query = times.collect::<Vec<_>>().join(" or ");
-        if ages.is_empty() {
-            return Ok(ages);
+        let count = basis.selectors().count();
+        if count == 0 {
+            return Ok(Vec::new());
         }
-        for row in self.evaluate(&query).await? {
-            let place = row.label(SELECTOR).and_then(|at| at.parse::<usize>().ok());
-            let Some(age) = place.and_then(|at| ages.get_mut(at)) else { continue };
-            let secs = (row.at_secs - row.value).max(0.0);
-            *age = Some(Millis((secs * 1000.0) as u64));
+        let rows = self.evaluate(&stamps::query(basis.selectors())).await?;
+        let all = Stamps::read(count, &rows);
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        for (selector, stamps) in basis.selectors().zip(&all) {
+            memory.judge(selector, stamps, Instant::now())?;
         }
-        Ok(ages)
+        Ok(all.iter().map(Stamps::age).collect())
     }
 
     /// The series of a query at this instant.

@@ -17,7 +17,7 @@ use crate::http::{Client, Credentials, Endpoint, Failure};
 use crate::query::{Fault, Outcome, Query};
 use crate::series::{Bounds, Counts};
 use crate::{Health, Measuring, NoValue, Reading, query_of, worst};
-use book::Book;
+use book::{Book, Scrape};
 
 pub use book::Standing;
 
@@ -78,15 +78,18 @@ struct Clock {
 
 impl Clock {
     fn new() -> Self {
-        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let millis = since_1970.unwrap_or_default().as_millis();
-        Clock { start: Instant::now(), time: Time(u64::try_from(millis).unwrap_or(0)) }
+        Clock { start: Instant::now(), time: time_of_day() }
     }
 
     fn now(&self) -> Time {
         let millis = self.start.elapsed().as_millis();
         self.time + Millis(u64::try_from(millis).unwrap_or(u64::MAX))
     }
+}
+
+fn time_of_day() -> Time {
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    Time(u64::try_from(since_1970.unwrap_or_default().as_millis()).unwrap_or(0))
 }
 
 impl Scraper {
@@ -197,28 +200,46 @@ impl Reader {
         loop {
             ticks.tick().await;
             // Samples are as old as the question, not as the answer.
-            let asked = self.clock.now();
+            let began = self.clock.now();
             let lines = match timeout(self.interval, self.read()).await {
                 Ok(lines) => lines,
                 Err(_) => Err(format!("no answer within {}", millis(self.interval))),
             };
-            if was_up != Some(lines.is_ok()) {
-                was_up = Some(lines.is_ok());
-                match &lines {
-                    Ok(lines) => tracing::info!(
-                        page = self.name,
-                        samples = lines.len(),
-                        "reading metrics of a target"
-                    ),
+            let scrape = Scrape { began, ended: self.clock.now(), ended_of_day: time_of_day() };
+            let taken = self.take(scrape, lines);
+            if was_up != Some(taken.is_ok()) {
+                was_up = Some(taken.is_ok());
+                match taken {
+                    Ok(samples) => {
+                        tracing::info!(page = self.name, samples, "reading metrics of a target")
+                    }
                     Err(why) => {
                         tracing::warn!(page = self.name, why, "cannot read metrics of a target");
                     }
                 }
             }
-            let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
-            match lines {
-                Ok(lines) => book.read(self.index, asked, &lines),
-                Err(why) => book.lost(self.index, asked, &self.name, why),
+        }
+    }
+
+    /// Enters a page in the book; gives the number of its samples.
+    fn take(
+        &self,
+        scrape: Scrape,
+        lines: Result<Vec<exposition::Line>, String>,
+    ) -> Result<usize, String> {
+        let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = lines.and_then(|lines| {
+            book.admit(self.index, scrape, &lines)?;
+            Ok(lines)
+        });
+        match lines {
+            Ok(lines) => {
+                book.read(self.index, scrape, &lines);
+                Ok(lines.len())
+            }
+            Err(why) => {
+                book.lost(self.index, scrape.began, &self.name, why.clone());
+                Err(why)
             }
         }
     }

@@ -168,6 +168,16 @@ impl RealPrometheus {
     /// Starts one that reads these targets four times a second; `None` where
     /// there is none to start, which CI must have.
     pub fn start(targets: &[SocketAddr]) -> Option<RealPrometheus> {
+        RealPrometheus::start_with("250ms", true, targets)
+    }
+
+    /// The same at another interval; it may believe the stamps of exporters, as
+    /// it does by default, or not.
+    pub fn start_with(
+        interval: &str,
+        honor_timestamps: bool,
+        targets: &[SocketAddr],
+    ) -> Option<RealPrometheus> {
         let program = ["/usr/bin/prometheus", "/usr/local/bin/prometheus"];
         let Some(program) = program.into_iter().find(|path| Path::new(path).exists()) else {
             let is_ci = std::env::var_os("CI").is_some_and(|ci| !ci.is_empty());
@@ -179,8 +189,9 @@ impl RealPrometheus {
             let (folder, address) = (tempfile::tempdir().unwrap(), nobody());
             let list: Vec<String> = targets.iter().map(|target| format!("'{target}'")).collect();
             let config = format!(
-                "global: {{scrape_interval: 250ms, scrape_timeout: 250ms}}\n\
-                 scrape_configs: [{{job_name: test, static_configs: [{{targets: [{}]}}]}}]\n",
+                "global: {{scrape_interval: {interval}, scrape_timeout: {interval}}}\n\
+                 scrape_configs: [{{job_name: test, honor_timestamps: {honor_timestamps}, \
+                 static_configs: [{{targets: [{}]}}]}}]\n",
                 list.join(", ")
             );
             std::fs::write(folder.path().join("prometheus.yml"), config).unwrap();

@@ -1,0 +1,190 @@
+//! When the samples behind a query were taken, as far as their stamps prove it.
+//!
+//! A Prometheus stamps what it scrapes with the time of the scrape, unless the
+//! exporter gives stamps of its own, which are as right as the exporter's clock.
+//! Of an exporter that is 30 s ahead, the sample that is stamped "now" was taken
+//! 30 s ago. So samples that are stamped in the future make a value no data, and
+//! no sample counts as newer than the last scrape of its target.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use drain::Millis;
+
+use super::answer::Row;
+use crate::freshness::{AHEAD_MAX, DISTRUST};
+use crate::{NoValue, whole_secs};
+
+/// The label by which the times of several selectors are told from each other.
+const LABEL: &str = "pharos_selector";
+/// Selectors that are remembered.
+const REMEMBERED_MAX: usize = 10_000;
+
+/// Asks for the stamps of each selector, all at one instant.
+pub fn query<'a>(selectors: impl Iterator<Item = &'a str>) -> String {
+    let parts = selectors.enumerate().flat_map(|(at, selector)| {
+        [
+            (format!("{at}"), format!("min(timestamp({selector}))")),
+            // What scraped a target is known by these two labels.
+            (
+                format!("{at} scraped"),
+                format!("min(timestamp(up) and on(job,instance) {selector})"),
+            ),
+            // An instant selector sees five minutes of the future at the most; a
+            // range costs nothing where there is nothing. The second is AHEAD_MAX.
+            (
+                format!("{at} ahead"),
+                format!("count(present_over_time({selector}[1h] offset -1h1s))"),
+            ),
+            (format!("{at} lead"), format!("max(timestamp({selector} offset -5m))")),
+        ]
+    });
+    let named = |(name, part)| format!(r#"label_replace({part},"{LABEL}","{name}","","")"#);
+    parts.map(named).collect::<Vec<_>>().join(" or ")
+}
+
+/// What is known about the stamps of one selector, in seconds since 1970 by the
+/// clock of the Prometheus.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stamps {
+    evaluated: f64,
+    /// The newest sample of the series that is furthest behind.
+    stamped: Option<f64>,
+    /// The last scrape of the target that is furthest behind.
+    scraped: Option<f64>,
+    /// The newest sample of all, if it is in the future.
+    newest: Option<f64>,
+    /// Samples are in the future by more than a clock may be ahead.
+    is_ahead: bool,
+}
+
+impl Stamps {
+    /// What a response says about so many selectors.
+    pub fn read(selectors: usize, rows: &[Row]) -> Vec<Stamps> {
+        let mut all = vec![Stamps::default(); selectors];
+        for row in rows.iter().filter(|row| row.value.is_finite()) {
+            let label = row.label(LABEL).unwrap_or_default();
+            let (place, part) = label.split_once(' ').unwrap_or((label, ""));
+            let place = place.parse::<usize>().ok();
+            let Some(stamps) = place.and_then(|at| all.get_mut(at)) else { continue };
+            stamps.evaluated = row.at_secs;
+            match part {
+                "" => stamps.stamped = Some(row.value),
+                "scraped" => stamps.scraped = Some(row.value),
+                "ahead" => stamps.is_ahead = true,
+                "lead" if row.value > row.at_secs => stamps.newest = Some(row.value),
+                _ => {}
+            }
+        }
+        all
+    }
+
+    /// How old the newest samples are at the most; `None`: no series lives.
+    pub fn age(&self) -> Option<Millis> {
+        let stamped = self.stamped?;
+        let scraped = self.scraped.unwrap_or(stamped);
+        let age = (self.evaluated - stamped.min(scraped)).max(0.0);
+        Some(Millis(((age + self.doubt()) * 1000.0) as u64))
+    }
+
+    /// How much older samples may be than their stamps say.
+    fn doubt(&self) -> f64 {
+        let tolerated = AHEAD_MAX.as_secs_f64();
+        match (self.newest, self.scraped) {
+            // The sample that is in the future was taken before the last scrape
+            // ended, and the one before it has a stamp by the same clock.
+            (Some(newest), Some(scraped)) => tolerated.max(newest - scraped),
+            (Some(_), None) => tolerated,
+            // Stamped by the Prometheus itself.
+            (None, _) if self.scraped == self.stamped => 0.0,
+            (None, _) => tolerated,
+        }
+    }
+
+    /// How far samples are in the future, if that is known.
+    fn lead(&self) -> Option<Millis> {
+        let secs = self.newest? - self.evaluated;
+        Some(whole_secs(Millis((secs * 1000.0) as u64)))
+    }
+}
+
+/// Which selectors had samples in the future a while ago. An exporter that ends
+/// leaves such samples behind, and each of them is "now" at some time.
+#[derive(Debug, Default)]
+pub struct Memory {
+    seen: HashMap<String, (Instant, Option<Millis>)>,
+}
+
+impl Memory {
+    /// An error if samples of this selector are, or were, in the future.
+    pub fn judge(&mut self, selector: &str, stamps: &Stamps, now: Instant) -> Result<(), NoValue> {
+        let ahead =
+            |lead, is_past| Err(NoValue::Ahead { selector: selector.to_owned(), lead, is_past });
+        if stamps.is_ahead {
+            let distrust = Duration::from_millis(DISTRUST.0);
+            self.seen.retain(|_, (at, _)| now.duration_since(*at) < distrust);
+            if self.seen.len() < REMEMBERED_MAX {
+                self.seen.insert(selector.to_owned(), (now, stamps.lead()));
+            }
+            return ahead(stamps.lead(), false);
+        }
+        match self.seen.get(selector) {
+            Some((at, lead)) if now.duration_since(*at).as_millis() < u128::from(DISTRUST.0) => {
+                ahead(*lead, true)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stamps(stamped: f64, scraped: Option<f64>, newest: Option<f64>) -> Stamps {
+        Stamps { evaluated: 1000.0, stamped: Some(stamped), scraped, newest, is_ahead: false }
+    }
+
+    #[track_caller]
+    fn check(stamps: &Stamps, age: u64) {
+        assert_eq!(stamps.age(), Some(Millis(age)), "{stamps:?}");
+    }
+
+    #[test]
+    fn what_prometheus_stamped_is_as_old_as_it_says() {
+        check(&stamps(990.0, Some(990.0), None), 10_000);
+        assert_eq!(Stamps::default().age(), None);
+    }
+
+    #[test]
+    fn what_another_clock_stamped_may_be_older_than_it_says() {
+        check(&stamps(990.0, None, None), 11_000);
+        check(&stamps(990.0, Some(995.0), None), 11_000);
+        check(&stamps(995.0, Some(990.0), None), 11_000);
+        check(&stamps(1003.0, None, None), 1000);
+    }
+
+    /// Scraped every 4 s, the last time at 998, by a clock that is 2.5 s ahead: the
+    /// sample that is seen is stamped 996.5 and was taken at 994.
+    #[test]
+    fn a_sample_before_one_in_the_future_is_as_much_ahead() {
+        check(&stamps(996.5, Some(998.0), Some(1000.5)), 6000);
+        check(&stamps(999.9, Some(999.9), Some(1000.5)), 1100);
+        check(&stamps(999.5, None, Some(1000.5)), 1500);
+    }
+
+    #[test]
+    fn samples_that_were_in_the_future_are_remembered_as_long_as_they_can_be_seen() {
+        let (mut memory, start) = (Memory::default(), Instant::now());
+        let ahead = Stamps { is_ahead: true, ..stamps(999.0, None, Some(1030.0)) };
+        let honest = stamps(999.0, None, None);
+        let later = |secs: u64| start + Duration::from_secs(secs);
+        assert_eq!(memory.judge("a", &honest, later(0)), Ok(()));
+        let lead = Some(Millis::from_secs(30));
+        let refused = |is_past| Err(NoValue::Ahead { selector: "a".into(), lead, is_past });
+        assert_eq!(memory.judge("a", &ahead, later(0)), refused(false));
+        assert_eq!(memory.judge("b", &honest, later(1)), Ok(()), "another exporter");
+        assert_eq!(memory.judge("a", &honest, later(299)), refused(true));
+        assert_eq!(memory.judge("a", &honest, later(300)), Ok(()));
+    }
+}
