@@ -27,6 +27,7 @@ mod trace;
 mod upstream;
 mod world;
 
+pub use chance::Chance;
 pub use checkers::Violation;
 pub use sabotage::Sabotage;
 pub use settings::{Kind, Settings};

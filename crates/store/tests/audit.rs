@@ -4,21 +4,10 @@ mod common;
 
 use common::*;
 use sqlx::ConnectOptions;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::sqlite::SqliteConnectOptions;
 use store::chain::{Digest, Link};
-use store::{Audit, AuditKey, Head, KnownHead, SentHead, Store, Trust, Verdict, verify_audit_file};
+use store::{Audit, AuditKey, Head, KnownHead, Store, Trust, Verdict, verify_audit_file};
 use tempfile::TempDir;
-
-async fn keep(store: &Store, count: u64) -> Head {
-    let mut head = store.audit_head().await.unwrap();
-    for at in 0..count {
-        let json = format!("{{\"n\":{at}}}");
-        let audit =
-            Audit { at, actor: "ada", action: "pause", reason: "a drill", run: None, json: &json };
-        head = store.append_audit(audit).await.unwrap();
-    }
-    head
-}
 
 fn remembering(head: Option<Head>) -> Trust {
     let heads = head.into_iter().map(|head| KnownHead { head, from: "a note".into() });
@@ -30,10 +19,6 @@ fn end_of(verdict: Verdict) -> Head {
         Verdict::Verified(proof) => proof.head,
         Verdict::Broken { at, why } => panic!("broken at {at}: {why}"),
     }
-}
-
-async fn direct(folder: &TempDir) -> SqliteConnection {
-    SqliteConnectOptions::new().filename(path(folder)).connect().await.unwrap()
 }
 
 /// What a log of ten entries looks like after somebody who can write to the
@@ -137,23 +122,6 @@ async fn a_log_made_anew_is_noticed_by_who_remembers() {
     other.append_audit(audit).await.unwrap();
     let verdict = other.verify_audit(&remembering(Some(head))).await.unwrap();
     assert!(matches!(verdict, Verdict::Broken { at: 5, .. }), "{verdict:?}");
-}
-
-/// A log with unsigned entries, then signed ones, and the heads that were sent.
-async fn signed_log(unsigned: u64, signed: u64) -> (TempDir, Store, Trust, Vec<SentHead>) {
-    let (folder, store) = new_store().await;
-    let since = keep(&store, unsigned).await;
-    let key = AuditKey::from_seed(&[1; 32], since);
-    let trust = Trust { keys: vec![key.public().clone()], heads: Vec::new() };
-    store.sign_with(key);
-    let (sink, mut heads) = tokio::sync::mpsc::unbounded_channel();
-    store.send_heads_to(sink);
-    keep(&store, signed).await;
-    let mut sent = Vec::new();
-    while let Ok(head) = heads.try_recv() {
-        sent.push(head);
-    }
-    (folder, store, trust, sent)
 }
 
 /// What somebody who can write to the file can do without the key: every digest

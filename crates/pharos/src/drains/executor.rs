@@ -365,13 +365,13 @@ impl Executor {
         let (drivers, plan) = (self.world.drivers.clone(), self.run.plan().clone());
         let (permit, channels) = (self.tenure.permit(), self.world.channels.clone());
         #[cfg(test)]
-        let faults = self.world.faults.clone();
+        let (faults, store) = (self.world.faults.clone(), self.world.store.clone());
         let run = self.lease.run;
         let once = format!("{run}.{}", self.run.state().occasion(effect).0);
         let broke = Ended::Failed { why: "the driver broke off".into() };
         self.spawn(Event::Ended { effect, result: broke }, async move {
             #[cfg(test)]
-            faults.stop_before_effect().await;
+            faults.stop_before_effect(&store).await;
             let done = match &what {
                 Effect::Write { knob, value } => {
                     let write = drivers.write(plan.knob(*knob), value, fence);

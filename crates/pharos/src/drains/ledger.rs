@@ -56,6 +56,10 @@ pub fn step(run: &Run, records: &[Record]) -> Step {
         }
         step.entries.push(Entry { seq: record.seq, at, json });
     }
+    #[cfg(test)]
+    if super::tests::Mutation::AuditEntryDropped.is_planted() {
+        step.deeds.pop();
+    }
     if let Some((share, _)) = &mut step.drained {
         *share = drained(plan, run);
     }

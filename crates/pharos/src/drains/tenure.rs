@@ -22,6 +22,8 @@ use store::{Lease, Store};
 use tokio::time::sleep;
 
 use super::clock::Clock;
+#[cfg(test)]
+use super::tests::Mutation;
 
 /// How long a lease lasts, in milliseconds.
 pub const LEASE_MS: u64 = 15_000;
@@ -66,6 +68,10 @@ impl Tenure {
     /// Waits until the run is known to be this process's, just now; or until it
     /// is known not to be. As long as the store cannot be asked, nothing is done.
     pub async fn assure(&self) -> Result<(), Lost> {
+        #[cfg(test)]
+        if Mutation::LeaseUnchecked.is_planted() {
+            return Ok(());
+        }
         let mut is_told = false;
         loop {
             let asked = boot_ms();

@@ -1,43 +1,17 @@
+mod faults;
 mod fleet;
+mod instances;
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use drain::Value;
 use drain::engine::{Abort, Fact, Hold, User};
-use tokio::sync::Notify;
+
+pub use faults::{Faults, Mutation};
 
 use super::api::Follower;
 use super::*;
-
-/// What goes wrong in a server under test.
-#[derive(Clone, Debug, Default)]
-pub struct Faults {
-    /// So many times the task that drives a run panics.
-    panics: Arc<AtomicU32>,
-    /// An effect that is on the disk is not begun before this is released, as if
-    /// the process were stopped there.
-    is_stopped: Arc<AtomicBool>,
-    stopped: Arc<Notify>,
-    go_on: Arc<Notify>,
-}
-
-impl Faults {
-    pub fn panic_if_told(&self) {
-        let left = self.panics.load(Ordering::Relaxed);
-        if left > 0 {
-            self.panics.store(left - 1, Ordering::Relaxed);
-            panic!("an injected panic");
-        }
-    }
-
-    pub async fn stop_before_effect(&self) {
-        if self.is_stopped.swap(false, Ordering::Relaxed) {
-            self.stopped.notify_one();
-            self.go_on.notified().await;
-        }
-    }
-}
 
 const WEB: &str = r#"
 pharos: service/v1
@@ -65,41 +39,52 @@ async fn start_as(name: &str, home: &Path) -> Arc<Drains> {
     start_with(name, home, WEB).await
 }
 
-/// A server with two drivers: `files` has a file for each knob, and nothing of
-/// `broken` can be read.
+/// A server with runbooks for one service in `east`.
 async fn start_with(name: &str, home: &Path, web: &str) -> Arc<Drains> {
     try_start(name, home, web).await.unwrap()
 }
 
 async fn try_start(name: &str, home: &Path, web: &str) -> Result<Arc<Drains>, String> {
-    let runbooks = home.join("runbooks");
-    std::fs::create_dir_all(&runbooks).unwrap();
-    std::fs::write(runbooks.join("web.yaml"), web).unwrap();
-    std::fs::write(runbooks.join("east.yaml"), EAST).unwrap();
+    write_runbooks(home, &[("web", web), ("east", EAST)]);
+    Drains::start(config(name, home)).await
+}
+
+fn write_runbooks(home: &Path, runbooks: &[(&str, &str)]) {
+    let folder = home.join("runbooks");
+    std::fs::create_dir_all(&folder).unwrap();
+    for (name, text) in runbooks {
+        std::fs::write(folder.join(format!("{name}.yaml")), text).unwrap();
+    }
+}
+
+/// Of a server with two drivers: `files` has a file for each knob, logs every
+/// write and takes none while there is a file `broken`; nothing of `broken` can
+/// be read.
+fn config(name: &str, home: &Path) -> DrainConfig {
+    let write = "test ! -e \"$0/broken\" && \
+                 printf '%s %s %s\\n' \"$PHAROS_FENCE\" \"$PHAROS_KNOB\" \"$PHAROS_VALUE\" \
+                 >> \"$0/log\" && printf %s \"$PHAROS_VALUE\" > \"$0/$PHAROS_KNOB\"";
     let files = serde_json::json!({
         "kind": "exec",
         "read": ["cat", "--", home.join("{knob}")],
-        "write": ["sh", "-c",
-            "printf '%s %s\\n' \"$PHAROS_FENCE\" \"$PHAROS_VALUE\" >> \"$0/log\"; \
-             printf %s \"$PHAROS_VALUE\" > \"$0/$PHAROS_KNOB\"", home],
+        "write": ["sh", "-c", write, home],
     });
     let broken = serde_json::json!({
         "kind": "exec", "read": ["sh", "-c", "echo no such luck >&2; exit 1"],
     });
     let drivers = [("files", files), ("broken", broken)]
         .map(|(name, config)| (name.to_owned(), serde_json::from_value(config).unwrap()));
-    let config = DrainConfig {
+    DrainConfig {
         name: name.into(),
         store: home.join("drain.db"),
-        runbooks,
+        runbooks: home.join("runbooks"),
         drivers: BTreeMap::from(drivers),
         health: HealthConfig::Scrape { targets: Vec::new(), interval: Duration::from_secs(60) },
         audit_key: home.join("audit.key"),
         audit_sink: Sink::File(home.join("heads")),
         notify: BTreeMap::new(),
         alert: None,
-    };
-    Drains::start(config).await
+    }
 }
 
 fn user(uid: u32) -> Actor {
@@ -124,6 +109,17 @@ async fn go(drains: &Arc<Drains>, direction: Direction) -> RunId {
 
 async fn say(drains: &Drains, run: RunId, verb: Verb) -> Result<(), Refused> {
     drains.say(run, user(1000), "why not".into(), &verb).await
+}
+
+/// Waits for something that others do.
+async fn until(mut is_so: impl AsyncFnMut() -> bool) {
+    for _ in 0..6000 {
+        if is_so().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("it never was so");
 }
 
 #[tokio::test]
@@ -202,37 +198,6 @@ async fn one_uid_is_one_person_whatever_is_typed() {
     let actors: Vec<_> = entries.iter().map(|entry| entry.actor.as_str()).collect();
     assert_eq!(actors, ["uid 1000", "uid 1000", "uid 1001"]);
     assert!(entries[1].json.contains(r#""comment":"ann""#), "{}", entries[1].json);
-}
-
-/// Every write that reached the thing that is turned, with its fence.
-fn logged(home: &Path) -> Vec<String> {
-    let log = std::fs::read_to_string(home.join("log")).unwrap_or_default();
-    log.lines().map(str::to_owned).collect()
-}
-
-#[tokio::test]
-async fn a_process_that_was_stopped_before_a_write_does_not_write_after_a_takeover() {
-    let home = tempfile::tempdir().unwrap();
-    std::fs::write(home.path().join("switch"), "on").unwrap();
-    let first = start_with("one", home.path(), SWITCH).await;
-    let faults = first.world.faults.clone();
-    faults.is_stopped.store(true, Ordering::Relaxed);
-    let run = begin(&first).await;
-    faults.stopped.notified().await;
-    // The effect is on the disk, and its process stands still. Another takes over.
-    let second = start_with("two", home.path(), SWITCH).await;
-    second.world.clock.resume_at(drain::Time(second.world.clock.now().0 + 2 * LEASE_MS));
-    second.take_up(&mut BTreeMap::new()).await.unwrap();
-    is_over(&second, run).await;
-    let before = logged(home.path());
-    assert_eq!(before.len(), 1, "{before:?}");
-    std::fs::write(home.path().join("switch"), "on").unwrap();
-    faults.go_on.notify_one();
-    while first.driven().contains_key(&run) {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    assert_eq!(logged(home.path()), before);
-    assert_eq!(std::fs::read_to_string(home.path().join("switch")).unwrap(), "on");
 }
 
 #[tokio::test]

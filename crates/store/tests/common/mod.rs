@@ -3,7 +3,9 @@
 
 use std::path::PathBuf;
 
-use store::{Entry, Lease, NewRun, RunId, Store};
+use sqlx::ConnectOptions;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use store::{Audit, AuditKey, Entry, Head, Lease, NewRun, RunId, SentHead, Store, Trust};
 use tempfile::TempDir;
 
 pub const TTL_MS: u64 = 10_000;
@@ -43,4 +45,38 @@ pub fn entries(seqs: std::ops::Range<u64>) -> Vec<Entry> {
 
 pub fn entry(seq: u64) -> Entry {
     Entry { seq, at: 1000 + seq, json: format!("{{\"fact\":{seq}}}") }
+}
+
+/// Adds so many entries to the audit log.
+pub async fn keep(store: &Store, count: u64) -> Head {
+    let mut head = store.audit_head().await.unwrap();
+    for at in 0..count {
+        let json = format!("{{\"n\":{at}}}");
+        let audit =
+            Audit { at, actor: "ada", action: "pause", reason: "a drill", run: None, json: &json };
+        head = store.append_audit(audit).await.unwrap();
+    }
+    head
+}
+
+/// A connection beside the store, as somebody has who can write to the file.
+pub async fn direct(folder: &TempDir) -> SqliteConnection {
+    SqliteConnectOptions::new().filename(path(folder)).connect().await.unwrap()
+}
+
+/// A log with unsigned entries, then signed ones, and the heads that were sent.
+pub async fn signed_log(unsigned: u64, signed: u64) -> (TempDir, Store, Trust, Vec<SentHead>) {
+    let (folder, store) = new_store().await;
+    let since = keep(&store, unsigned).await;
+    let key = AuditKey::from_seed(&[1; 32], since);
+    let trust = Trust { keys: vec![key.public().clone()], heads: Vec::new() };
+    store.sign_with(key);
+    let (sink, mut heads) = tokio::sync::mpsc::unbounded_channel();
+    store.send_heads_to(sink);
+    keep(&store, signed).await;
+    let mut sent = Vec::new();
+    while let Ok(head) = heads.try_recv() {
+        sent.push(head);
+    }
+    (folder, store, trust, sent)
 }

@@ -56,40 +56,21 @@ impl Site {
 
     async fn start_with(count: usize, web: &str, evacuation: &str, health: HealthConfig) -> Site {
         let home = tempfile::tempdir().unwrap();
-        let at = home.path();
-        let runbooks = at.join("runbooks");
-        std::fs::create_dir_all(&runbooks).unwrap();
         let names = &DATACENTERS[..count];
         let web = if count < 3 { web.replace(", south: 10", "") } else { web.to_owned() };
-        std::fs::write(runbooks.join("web.yaml"), web).unwrap();
+        write_runbooks(home.path(), &[("web", &web)]);
         let all: Vec<String> =
             names.iter().map(|name| format!("{name}: {{capacity: 100}}")).collect();
         for name in names {
-            std::fs::write(at.join(format!("web-{name}")), "1").unwrap();
+            std::fs::write(home.path().join(format!("web-{name}")), "1").unwrap();
             let text = format!(
                 "pharos: evacuation/v1\ndatacenter: {name}\ndatacenters: {{{}}}\n\
                  services: [web]\n{evacuation}\n",
                 all.join(", ")
             );
-            std::fs::write(runbooks.join(format!("{name}.yaml")), text).unwrap();
+            write_runbooks(home.path(), &[(name, &text)]);
         }
-        let write = "test ! -e \"$0/broken\" && printf %s \"$PHAROS_VALUE\" > \"$0/$PHAROS_KNOB\"";
-        let files = serde_json::json!({
-            "kind": "exec",
-            "read": ["cat", "--", at.join("{knob}")],
-            "write": ["sh", "-c", write, at],
-        });
-        let config = DrainConfig {
-            name: "one".into(),
-            store: at.join("drain.db"),
-            runbooks,
-            drivers: BTreeMap::from([("files".into(), serde_json::from_value(files).unwrap())]),
-            health,
-            audit_key: at.join("audit.key"),
-            audit_sink: Sink::File(at.join("heads")),
-            notify: BTreeMap::new(),
-            alert: None,
-        };
+        let config = DrainConfig { health, ..config("one", home.path()) };
         Site { drains: Drains::start(config).await.unwrap(), home }
     }
 
@@ -175,17 +156,6 @@ impl Site {
     async fn newest(&self) -> store::Run {
         self.drains.runs(Filter::default(), 1).await.unwrap().remove(0)
     }
-}
-
-/// Waits for something that others do.
-async fn until(mut is_so: impl AsyncFnMut() -> bool) {
-    for _ in 0..6000 {
-        if is_so().await {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("it never was so");
 }
 
 #[tokio::test]

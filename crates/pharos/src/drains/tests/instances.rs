@@ -1,0 +1,163 @@
+//! Several servers on one store, with faults drawn from a seed: the loop that
+//! ships, with its store, its drivers and its threads. What is drawn depends on
+//! the seed alone; how threads take turns does not, so a seed that fails once is
+//! run again a few times.
+//!
+//! `INSTANCE_SEEDS=500 cargo test -p pharos --bin pharos drains::tests::instances`
+//! runs more of them, and `INSTANCE_SEED=7` one, with what happened in it.
+
+mod checkers;
+mod scenario;
+mod server;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::*;
+use checkers::{Violation, writes};
+use scenario::Scenario;
+use server::Server;
+
+/// How often the scenario looks whether something is so.
+const POLL: Duration = Duration::from_millis(20);
+/// What takes longer never comes.
+const PATIENCE: Duration = Duration::from_secs(10);
+const SEEDS: u64 = 30;
+/// Within so many seeds a planted bug is found.
+const SEEDS_PLANTED: u64 = 30;
+/// Scenarios wait most of their time.
+const AT_ONCE: usize = 8;
+
+fn number_from(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().map(|text| text.parse().expect("a number of seeds, or a seed"))
+}
+
+/// Runs one seed; what was found is told with what happened before.
+fn run_seed(seed: u64, mutation: Option<Mutation>) -> Result<Vec<String>, (Violation, String)> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut scenario = Scenario::new(seed, mutation).await;
+        let found = scenario.run().await;
+        scenario.close().await;
+        let trace = std::mem::take(&mut scenario.trace);
+        found.map_err(|violation| (violation, trace.join("\n  "))).map(|()| trace)
+    })
+}
+
+#[test]
+fn faults_of_servers_break_no_promise() {
+    if let Some(seed) = number_from("INSTANCE_SEED") {
+        let trace = run_seed(seed, None).unwrap_or_else(|(found, trace)| {
+            panic!("seed {seed}: {found}\n  {trace}");
+        });
+        println!("seed {seed}:\n  {}", trace.join("\n  "));
+        return;
+    }
+    let (next, seeds) = (AtomicU64::new(0), number_from("INSTANCE_SEEDS").unwrap_or(SEEDS));
+    let found: Mutex<Vec<String>> = Mutex::default();
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds {
+                        return;
+                    }
+                    if let Err((violation, trace)) = run_seed(seed, None) {
+                        let text = format!("seed {seed}: {violation}\n  {trace}");
+                        found.lock().unwrap().push(text);
+                    }
+                }
+            });
+        }
+    });
+    let found = found.into_inner().unwrap();
+    assert!(found.is_empty(), "{} of {seeds} seeds: {}", found.len(), found.join("\n"));
+}
+
+/// Each planted bug, with the checker that must find it.
+const PLANTED: [(Mutation, &str); 7] = [
+    (Mutation::LeaseUnchecked, "takeover"),
+    (Mutation::PanicUncaught, "driven"),
+    (Mutation::PanickedLeftAlone, "driven"),
+    (Mutation::Unsigned, "audit"),
+    (Mutation::AuditEntryDropped, "audit"),
+    (Mutation::EverythingKept, "kept"),
+    (Mutation::NothingKept, "kept"),
+];
+
+/// The first seed that finds a planted bug.
+fn seed_that_finds(mutation: Mutation, checker: &str) -> Option<u64> {
+    (0..SEEDS_PLANTED).find(|seed| match run_seed(*seed, Some(mutation)) {
+        Ok(_) => false,
+        Err((found, trace)) => {
+            assert_eq!(found.checker, checker, "{mutation:?}, seed {seed}: {found}\n  {trace}");
+            true
+        }
+    })
+}
+
+#[test]
+fn each_planted_bug_is_found_by_its_checker() {
+    std::thread::scope(|scope| {
+        let find = |(mutation, checker)| {
+            (mutation, scope.spawn(move || seed_that_finds(mutation, checker)))
+        };
+        for (mutation, search) in PLANTED.map(find) {
+            let found = search.join().expect("no other checker finds it");
+            assert!(found.is_some(), "{mutation:?} is not found in {SEEDS_PLANTED} seeds");
+            println!("{mutation:?}: seed {}", found.unwrap());
+        }
+    });
+}
+
+async fn start_server(name: &str, home: &Path) -> Server {
+    write_runbooks(home, &[("web", SWITCH), ("east", EAST)]);
+    Server::start(config(name, home), home, None).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_process_that_was_stopped_before_a_write_does_not_write_after_a_takeover() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::write(home.path().join("switch"), "on").unwrap();
+    let first = start_server("one", home.path()).await;
+    first.stop_before_effect();
+    let run = first.call(async |drains| begin(&drains).await).await.unwrap();
+    until(async || first.is_stopped()).await;
+    // The effect is on the disk, and its process stands still. Another takes over.
+    let second = start_server("two", home.path()).await;
+    let clock = &second.drains.world.clock;
+    clock.resume_at(drain::Time(clock.now().0 + 2 * LEASE_MS));
+    let take_up = async |drains: Arc<Drains>| drains.take_up(&mut BTreeMap::new()).await.is_ok();
+    assert_eq!(second.call(take_up).await, Some(true));
+    second.call(async move |drains| is_over(&drains, run).await).await.unwrap();
+    let before = writes(home.path());
+    assert_eq!(before.len(), 1, "{before:?}");
+    std::fs::write(home.path().join("switch"), "on").unwrap();
+    first.go_on();
+    until(async || !first.drains.driven().contains_key(&run)).await;
+    assert_eq!(writes(home.path()), before);
+    assert_eq!(std::fs::read_to_string(home.path().join("switch")).unwrap(), "on");
+    first.kill().await;
+    second.kill().await;
+}
+
+/// Whether a server does what is said to a run, however often it is told.
+async fn obeys(drains: &Arc<Drains>, run: RunId) {
+    for _ in 0..20 {
+        say(drains, run, Verb::Resume { task: None }).await.unwrap();
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_is_looked_for_twice_at_once_is_taken_up_once() {
+    let home = tempfile::tempdir().unwrap();
+    let (first, second) = (start_as("one", home.path()).await, start_as("two", home.path()).await);
+    let run = begin(&first).await;
+    first.stop().await;
+    let (mut one, mut other) = (BTreeMap::new(), BTreeMap::new());
+    let (one, other) = tokio::join!(second.take_up(&mut one), second.take_up(&mut other));
+    (one.unwrap(), other.unwrap());
+    obeys(&second, run).await;
+}
