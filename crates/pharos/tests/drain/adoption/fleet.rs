@@ -173,6 +173,31 @@ impl Fleet {
         std::fs::remove_file(&gate).unwrap();
     }
 
+    /// The value of a line of `/metrics`.
+    pub fn metric(&self, line: &str) -> Option<String> {
+        let (status, body) = http(self.pharos.admin, "GET", "/metrics");
+        assert_eq!(status, 200, "{body}");
+        let found = body.lines().find_map(|own| own.strip_prefix(line));
+        found.map(|value| value.trim().to_owned())
+    }
+
+    /// Closes or opens a gate of the Redis driver: `promotion-gate`, `no-quorum`.
+    pub fn set_gate(&self, name: &str, is_closed: bool) {
+        let gate = self.folder.path().join(name);
+        match is_closed {
+            true => std::fs::write(&gate, "").unwrap(),
+            false => std::fs::remove_file(&gate).unwrap(),
+        }
+    }
+
+    /// The same fleet with a server that was started again.
+    pub fn restarted(self) -> Fleet {
+        let Fleet { pharos, load, databases, edge, down, prometheus, folder } = self;
+        pharos.stop();
+        let pharos = Pharos::start(folder.path());
+        Fleet { pharos, load, databases, edge, down, prometheus, folder }
+    }
+
     pub fn logs(&self) -> String {
         let commands: Vec<String> =
             self.commands().into_iter().map(|(at, what)| format!("{at:?} {what}")).collect();
@@ -229,13 +254,16 @@ impl Databases {
     }
 }
 
-/// The sample's script for Redis, with a log of what it did and a gate before the
-/// fence at which a test can make it wait.
+/// The sample's script for Redis, with a log of what it did, gates before the fence
+/// and before the promotion at which a test can make it wait, and a promotion that
+/// is refused.
 const WRAPPER: &str = r#"
 export NODES= SOURCES=
 note() { echo "$(date +%s%N) $*" >> FOLDER/commands; }
 [ "$1" = read ] || note begin "$@"
 while [ "$3" = fenced ] && [ -e FOLDER/gate ]; do sleep 0.01; done
+while [ "$1 $2" = 'write primary' ] && [ -e FOLDER/promotion-gate ]; do sleep 0.01; done
+[ "$1 $2" = 'write primary' ] && [ -e FOLDER/no-quorum ] && { echo no quorum >&2; exit 1; }
 SCRIPT "$@" || exit $?
 [ "$1" = read ] || note end "$@"
 "#;

@@ -5,6 +5,7 @@
 
 mod delay;
 mod exporter;
+mod fences;
 mod fleet;
 mod redis;
 mod runbooks;

@@ -121,6 +121,14 @@ pub fn orders_confirmed(near: u32) -> String {
     orders(near).replace("drain:\n", confirm)
 }
 
+/// The way back of the primary when dc2 leaves: another service of another
+/// evacuation, with the same primary and the same fence.
+pub fn orders_of_dc2(near: u32) -> String {
+    orders(near)
+        .replace("service: orders\n", "service: orders-of-dc2\n")
+        .replace("to: dc2", "to: dc1")
+}
+
 /// The evacuation of a datacenter. A rate over 2 s of scrapes every 500 ms says
 /// something about a step 2.5 s after it; tasks wait for 3 s.
 pub fn evacuation(datacenter: &str, services: &str) -> String {
