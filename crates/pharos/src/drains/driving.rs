@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use drain::Time;
 use drain::engine::Run;
 use store::{Filter, Lease, RunId};
 use tokio::time::sleep;
@@ -71,6 +72,7 @@ impl Drains {
     ) -> Result<(), Refused> {
         let open = Filter { ended: Some(false), ..Filter::default() };
         for run in self.world.store.runs(open, store::RUNS_LIMIT_MAX).await? {
+            let _takes = self.takes.lock().await;
             if self.driven().contains_key(&run.id) || self.panic_of(run.id).is_some() {
                 continue;
             }
@@ -135,11 +137,26 @@ impl Drains {
             }
             lease => lease?,
         };
+        match self.replay(id).await {
+            Ok((run, last)) => {
+                last.into_iter().for_each(|last| self.world.clock.resume_at(last));
+                self.drive(run, lease);
+                Ok(())
+            }
+            // Another server, of a newer version perhaps, may be able to.
+            Err(refused) => {
+                self.world.store.release(lease).await?;
+                Err(refused)
+            }
+        }
+    }
+
+    /// A run as its records have it, and when the last of them was made.
+    pub(super) async fn replay(&self, id: RunId) -> Result<(Run, Option<Time>), Refused> {
         let (plan, records) = self.records(id).await?;
-        records.last().into_iter().for_each(|last| self.world.clock.resume_at(last.at));
         let run = Run::resume(plan.into(), &records);
-        self.drive(run.map_err(|error| Refused::Failed(error.to_string()))?, lease);
-        Ok(())
+        let run = run.map_err(|error| Refused::Failed(error.to_string()))?;
+        Ok((run, records.last().map(|last| last.at)))
     }
 
     pub(super) fn drive(self: &Arc<Self>, run: Run, lease: Lease) {

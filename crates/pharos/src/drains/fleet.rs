@@ -308,21 +308,8 @@ impl Kept {
     fn of(id: RunId, run: &Run) -> Kept {
         let (plan, state) = (run.plan(), run.state());
         let mut knobs: Vec<(u64, Knob, Value, String)> = Vec::new();
-        // Only traffic: a primary or its fence is not set again without a procedure.
-        let own = plan.datacenters.iter().position(|own| own.name == plan.datacenter);
-        let traffic = |knob: &Knob| {
-            #[cfg(test)]
-            if super::tests::Mutation::EverythingKept.is_planted() {
-                return true;
-            }
-            let mut services = plan.traffic.iter();
-            services.any(|service| {
-                let at = own.and_then(|own| service.datacenters.get(own));
-                at.is_some_and(|at| at.knobs.iter().any(|own| own.knob == *knob))
-            })
-        };
-        for (knob, left) in plan.knobs.iter().zip(&state.knobs).filter(|(knob, _)| traffic(knob)) {
-            let Some(left) = left else { continue };
+        for (knob, left) in plan.knobs.iter().zip(&state.knobs) {
+            let Some(left) = left.as_ref().filter(|_| is_traffic(plan, knob)) else { continue };
             // What was skipped is in somebody's hands.
             if matches!(state.task(left.task).phase, Phase::Done | Phase::Abandoned) {
                 let service = plan.task(left.task).service.clone();
@@ -333,6 +320,20 @@ impl Kept {
         let knobs = knobs.into_iter().map(|(_, knob, value, service)| (knob, value, service));
         Kept { run: id, plan: plan.clone(), mode: state.mode, knobs: knobs.collect() }
     }
+}
+
+/// Whether a knob carries traffic of the plan's datacenter. A primary or its
+/// fence does not, and is not set again without a procedure.
+pub fn is_traffic(plan: &Plan, knob: &Knob) -> bool {
+    #[cfg(test)]
+    if super::tests::Mutation::EverythingKept.is_planted() {
+        return true;
+    }
+    let own = plan.own_index();
+    plan.traffic.iter().any(|service| {
+        let at = own.and_then(|own| service.datacenters.get(own));
+        at.is_some_and(|at| at.knobs.iter().any(|own| own.knob == *knob))
+    })
 }
 
 /// Asks for the present load of services, where runbooks say how.

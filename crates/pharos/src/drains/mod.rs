@@ -134,6 +134,9 @@ pub struct Drains {
     /// Runs are begun one after the other: each counts for the limits of the
     /// next.
     begins: tokio::sync::Mutex<()>,
+    /// Runs become this server's one after the other: two tasks that drive the
+    /// same run would depose each other.
+    takes: tokio::sync::Mutex<()>,
     /// What the last look between runs found, by datacenter.
     strays: Mutex<BTreeMap<String, vigil::Strays>>,
     /// When each knob was last found where a drain left it.
@@ -219,6 +222,7 @@ impl Drains {
             sink_failures: Arc::default(),
             looks: tokio::sync::Mutex::default(),
             begins: tokio::sync::Mutex::default(),
+            takes: tokio::sync::Mutex::default(),
             strays: Mutex::default(),
             settled: Mutex::default(),
             stop: watching::Sender::new(false),
@@ -251,6 +255,10 @@ impl Drains {
         if head.head.entries > 0 {
             // Nobody has hung up yet.
             let _ = send.send(head);
+        }
+        #[cfg(test)]
+        if tests::Mutation::HeadsUnsent.is_planted() {
+            return Ok(());
         }
         self.world.store.send_heads_to(send);
         tokio::spawn(sink::keep_sending(sink, heads, self.sink_failures.clone()));
@@ -329,6 +337,8 @@ impl Drains {
         let (run, first) = Run::open(plan.into(), by, reason, mode, now);
         let first = ledger::step(&run, &first);
         let holder = self.instance.holder();
+        // Until it is driven: it is in the store before, for all to take up.
+        let _takes = self.takes.lock().await;
         let begun = self.world.store.begin_run(new, holder, LEASE_MS, &first).await;
         let lease = begun.map_err(|error| match error {
             store::Error::Open { .. } => Refused::Conflict(error.to_string()),
@@ -406,11 +416,19 @@ impl Drains {
             return Ok(handle.clone());
         }
         let run = self.find(id).await?;
-        Err(Refused::Conflict(match (&run.outcome, self.panic_of(id)) {
+        Err(Refused::Conflict(match (&run.outcome, self.why_undriven(&run).await) {
             (Some(outcome), _) => format!("run {id} is over: {outcome}"),
             (None, Some(why)) => format!("run {id} stands still: {why}"),
             (None, None) => format!("run {id} is {}", self.driver(&run)),
         }))
+    }
+
+    /// Why nobody can drive a run just now, if that is so.
+    async fn why_undriven(&self, run: &store::Run) -> Option<String> {
+        match (self.panic_of(run.id), &run.holder) {
+            (None, None) => self.replay(run.id).await.err().map(|refused| refused.to_string()),
+            (why, _) => why,
+        }
     }
 
     pub async fn find(&self, id: RunId) -> Result<store::Run, Refused> {
@@ -426,10 +444,8 @@ impl Drains {
             return Ok(handle.status.borrow().clone());
         }
         let found = self.find(id).await?;
-        let (plan, records) = self.records(id).await?;
-        let now = records.last().map_or(self.world.clock.now(), |record| record.at);
-        let run = Run::resume(plan.into(), &records);
-        let run = run.map_err(|error| Refused::Failed(error.to_string()))?;
+        let (run, last) = self.replay(id).await?;
+        let now = last.unwrap_or_else(|| self.world.clock.now());
         let mut status = Status::of(&run, id, now, &Unseen::default());
         if found.outcome.is_none() {
             status.stands_still = self.panic_of(id);

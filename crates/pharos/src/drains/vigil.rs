@@ -91,26 +91,42 @@ impl Drains {
         let mut found = BTreeMap::new();
         for drained in self.world.store.drained().await? {
             let datacenter = drained.datacenter;
-            let Some(newest) = self.newest_closed(&datacenter).await? else { continue };
-            let Some(own) = fleet::recorded(&self.world, &datacenter).await? else { continue };
-            let fences = self.closed_fences(&own).await;
-            if drained.share <= 0.0 && fences == 0 {
-                continue;
+            match self.look_at(&datacenter, drained.share).await {
+                Ok(strays) => found.extend(strays.map(|strays| (datacenter, strays))),
+                // Others must be looked at all the same.
+                Err(why) => tracing::warn!(datacenter, "what its runs left: {why}"),
             }
-            let drifted = self.drifted(&own).await;
-            let position = fleet::position(&self.world, &own.plan, None).await?;
-            let share = own.plan.own_index();
-            let share = share.map_or(0.0, |at| position.drained_share(&own.plan, at, 0.0));
-            // A run that began meanwhile writes them itself.
-            if own.newest != newest || self.newest_closed(&datacenter).await? != Some(newest) {
-                continue;
-            }
-            let knobs = self.see_to(&datacenter, &own, drifted).await?;
-            found.insert(datacenter, Strays { newest, knobs, share, fences });
         }
         self.tell(&found);
         *self.strays() = found;
         Ok(())
+    }
+
+    /// Looks once at a datacenter. Nothing if none of it is drained, or a run is
+    /// about it.
+    async fn look_at(
+        self: &Arc<Self>,
+        datacenter: &str,
+        share: f64,
+    ) -> Result<Option<Strays>, Refused> {
+        let Some(newest) = self.newest_closed(datacenter).await? else { return Ok(None) };
+        let Some(own) = fleet::recorded(&self.world, datacenter).await? else { return Ok(None) };
+        let fences = self.closed_fences(&own).await;
+        if share <= 0.0 {
+            // Nothing of it is to stay as it is.
+            let only_fences = Strays { newest, knobs: Vec::new(), share: 0.0, fences };
+            return Ok((fences > 0).then_some(only_fences));
+        }
+        let drifted = self.drifted(&own).await;
+        let position = fleet::position(&self.world, &own.plan, None).await?;
+        let share = own.plan.own_index();
+        let share = share.map_or(0.0, |at| position.drained_share(&own.plan, at, 0.0));
+        // A run that began meanwhile writes them itself.
+        if own.newest != newest || self.newest_closed(datacenter).await? != Some(newest) {
+            return Ok(None);
+        }
+        let knobs = self.see_to(datacenter, &own, drifted).await?;
+        Ok(Some(Strays { newest, knobs, share, fences }))
     }
 
     /// The newest run about a datacenter, unless it goes on.
@@ -168,6 +184,10 @@ impl Drains {
             let contested = self.is_contested(own, &knob.knob);
             let why = match &kept {
                 Err(why) => why.clone(),
+                Ok(kept) if !fleet::is_traffic(&kept.plan, &knob.knob) => {
+                    "it carries no traffic: a primary or its fence is set by a procedure alone"
+                        .to_owned()
+                }
                 Ok(kept) if !is_of(kept, &knob) => "the task that wrote it was skipped".to_owned(),
                 Ok(_) if contested => format!(
                     "somebody else keeps changing it: it was put back {DRIFTS_MAX} times in a row"

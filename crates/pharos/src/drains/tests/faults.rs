@@ -124,12 +124,18 @@ impl Gate {
 pub enum Mutation {
     /// The lease is not looked up before an effect.
     LeaseUnchecked,
+    /// The lock of a name is not looked at.
+    LockUnchecked,
+    /// A server that was started again does not know that its former self is gone.
+    FormerUnknown,
     /// A panic ends the task that drives a run, and nothing else happens.
     PanicUncaught,
     /// A run whose task panicked is not taken up again.
     PanickedLeftAlone,
     /// Audit entries are not signed.
     Unsigned,
+    /// Heads of the audit log are not sent.
+    HeadsUnsent,
     /// An audit entry of each step is not written.
     AuditEntryDropped,
     /// All knobs of a drain are put back, a primary and its fence as well.

@@ -14,8 +14,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
-use checkers::{Violation, writes};
-use scenario::Scenario;
+use checkers::{Violation, kept, writes};
+use scenario::{Scenario, put, write_site};
 use server::Server;
 
 /// How often the scenario looks whether something is so.
@@ -54,7 +54,7 @@ fn faults_of_servers_break_no_promise() {
         return;
     }
     let (next, seeds) = (AtomicU64::new(0), number_from("INSTANCE_SEEDS").unwrap_or(SEEDS));
-    let found: Mutex<Vec<String>> = Mutex::default();
+    let (found, happened) = (Mutex::<Vec<String>>::default(), Mutex::<String>::default());
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
@@ -63,9 +63,12 @@ fn faults_of_servers_break_no_promise() {
                     if seed >= seeds {
                         return;
                     }
-                    if let Err((violation, trace)) = run_seed(seed, None) {
-                        let text = format!("seed {seed}: {violation}\n  {trace}");
-                        found.lock().unwrap().push(text);
+                    match run_seed(seed, None) {
+                        Ok(trace) => *happened.lock().unwrap() += &trace.join("\n"),
+                        Err((violation, trace)) => {
+                            let text = format!("seed {seed}: {violation}\n  {trace}");
+                            found.lock().unwrap().push(text);
+                        }
                     }
                 }
             });
@@ -73,14 +76,31 @@ fn faults_of_servers_break_no_promise() {
     });
     let found = found.into_inner().unwrap();
     assert!(found.is_empty(), "{} of {seeds} seeds: {}", found.len(), found.join("\n"));
+    let happened = happened.into_inner().unwrap();
+    for needed in SITUATIONS.into_iter().filter(|_| seeds >= SEEDS) {
+        assert!(happened.contains(needed), "no seed has it: {needed}");
+    }
 }
 
+/// What the seeds must have led to: else checkers pass without having seen it.
+const SITUATIONS: [&str; 6] = [
+    "was taken over from, and continues",
+    "panics at",
+    "is killed while it drives",
+    "goes on with the run of its former self",
+    "change, and",
+    "abort, revert`: Acknowledged",
+];
+
 /// Each planted bug, with the checker that must find it.
-const PLANTED: [(Mutation, &str); 7] = [
+const PLANTED: [(Mutation, &str); 10] = [
     (Mutation::LeaseUnchecked, "takeover"),
+    (Mutation::LockUnchecked, "driven"),
+    (Mutation::FormerUnknown, "driven"),
     (Mutation::PanicUncaught, "driven"),
     (Mutation::PanickedLeftAlone, "driven"),
     (Mutation::Unsigned, "audit"),
+    (Mutation::HeadsUnsent, "audit"),
     (Mutation::AuditEntryDropped, "audit"),
     (Mutation::EverythingKept, "kept"),
     (Mutation::NothingKept, "kept"),
@@ -160,4 +180,82 @@ async fn a_run_that_is_looked_for_twice_at_once_is_taken_up_once() {
     let (one, other) = tokio::join!(second.take_up(&mut one), second.take_up(&mut other));
     (one.unwrap(), other.unwrap());
     obeys(&second, run).await;
+}
+
+#[tokio::test]
+async fn a_run_that_cannot_be_read_says_so_and_is_held_by_nobody() {
+    let home = tempfile::tempdir().unwrap();
+    let (first, second) = (start_as("one", home.path()).await, start_as("two", home.path()).await);
+    let run = begin(&first).await;
+    first.stop().await;
+    let lease = second.store().lease(run, "somebody", 0, LEASE_MS).await.unwrap();
+    let seq = second.find(run).await.unwrap().records;
+    let garbage = store::Entry { seq, at: 1, json: "{\"of\":\"a newer Pharos\"}".into() };
+    let step = store::Step { entries: vec![garbage], ..store::Step::default() };
+    second.store().keep(&lease, &step).await.unwrap();
+    second.store().release(lease).await.unwrap();
+    second.take_up(&mut BTreeMap::new()).await.unwrap();
+    let why = format!("record {seq} of run {run}: ");
+    let refused = second.status(run).await.unwrap_err().to_string();
+    assert!(refused.contains(&why), "{refused}");
+    let refused = say(&second, run, Verb::Resume { task: None }).await.unwrap_err().to_string();
+    assert!(refused.starts_with(&format!("run {run} stands still: {why}")), "{refused}");
+    assert_eq!(second.find(run).await.unwrap().holder, None, "a newer Pharos may take it up");
+}
+
+/// A run in the history of a datacenter that is drained, by a Pharos whose plans
+/// cannot be read here.
+async fn write_unreadable_drain(store: &Store, datacenter: &str) {
+    let new = NewRun {
+        datacenter,
+        direction: "drain",
+        plan: "{}",
+        actor: "ada",
+        reason: "a drill",
+        at: 1,
+    };
+    let ended = Some(("completed".to_owned(), 2));
+    let step = store::Step { drained: Some((1.0, 2)), ended, ..store::Step::default() };
+    store.begin_run(new, "somebody", LEASE_MS, &step).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_datacenter_whose_runs_cannot_be_read_does_not_end_the_drift_monitor_of_others() {
+    let home = tempfile::tempdir().unwrap();
+    write_site(home.path(), false);
+    let drains = Drains::start(config("one", home.path())).await.unwrap();
+    write_unreadable_drain(drains.store(), "atlantis").await;
+    let run = begin(&drains).await;
+    is_over(&drains, run).await;
+    put(home.path(), "web-east", "1");
+    drains.look_between_runs().await.unwrap();
+    until(async || kept::value(home.path(), "web-east") == "0").await;
+}
+
+#[tokio::test]
+async fn a_primary_and_its_fence_that_change_after_a_drain_are_left_alone() {
+    let home = tempfile::tempdir().unwrap();
+    write_site(home.path(), false);
+    let drains = Drains::start(config("one", home.path())).await.unwrap();
+    let run = begin(&drains).await;
+    is_over(&drains, run).await;
+    let before = writes(home.path()).len();
+    kept::LEFT.iter().for_each(|own| put(home.path(), own.knob, "1"));
+    let open = Filter { ended: Some(false), ..Filter::default() };
+    until(async || {
+        drains.look_between_runs().await.unwrap();
+        let is_idle = drains.runs(open, 1).await.unwrap().is_empty();
+        is_idle && kept::is_back(home.path(), &kept::LEFT)
+    })
+    .await;
+    drains.look_between_runs().await.unwrap();
+    let written = &writes(home.path())[before..];
+    kept::left_alone(written).unwrap_or_else(|found| panic!("{found}"));
+    let newest = drains.runs(Filter::default(), 1).await.unwrap().remove(0);
+    let strayed = drains.status(newest.id).await.unwrap().strayed.clone();
+    let mut knobs: Vec<_> = strayed.iter().map(|own| own.knob.as_str()).collect();
+    knobs.sort_unstable();
+    assert_eq!(knobs, ["files:fence-east", "files:primary"]);
+    let why = "it carries no traffic: a primary or its fence is set by a procedure alone";
+    assert!(strayed.iter().all(|own| own.why == why), "{strayed:#?}");
 }

@@ -75,6 +75,17 @@ const KNOBS: [(&str, &str); 8] = [
     ("lag", "0"),
 ];
 
+/// Runbooks of a service with traffic and of one with a primary, and the knobs
+/// of both.
+pub fn write_site(home: &Path, asks: bool) {
+    let web = match asks {
+        true => WEB.replace("ASK", ASK).replace("AFTER", "ask"),
+        false => WEB.replace("ASK", "").replace("AFTER", "shift"),
+    };
+    write_runbooks(home, &[("web", &web), ("db", DB), ("east", EAST)]);
+    KNOBS.iter().for_each(|(knob, value)| put(home, knob, value));
+}
+
 /// What can happen next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Happening {
@@ -98,6 +109,10 @@ struct Place {
     /// It has the name of another, on another host: their locks do not meet.
     is_twin: bool,
     server: Option<Server>,
+    /// Another took its run over while it was stopped.
+    has_lost: bool,
+    /// The instance that was killed there last.
+    former: Option<String>,
     /// What it had to panic since it was started.
     panics: u32,
 }
@@ -123,16 +138,18 @@ impl Scenario {
     pub async fn new(seed: u64, mutation: Option<Mutation>) -> Scenario {
         let home = TempDir::new().unwrap();
         let mut chance = Chance::new(seed);
-        let web = match chance.happens(500) {
-            true => WEB.replace("ASK", ASK).replace("AFTER", "ask"),
-            false => WEB.replace("ASK", "").replace("AFTER", "shift"),
-        };
-        write_runbooks(home.path(), &[("web", &web), ("db", DB), ("east", EAST)]);
-        KNOBS.iter().for_each(|(knob, value)| put(home.path(), knob, value));
+        write_site(home.path(), chance.happens(500));
         let has_twin = chance.happens(300);
         let third = if has_twin { "one" } else { "three" };
         let places = [("one", has_twin), ("two", false), (third, has_twin)];
-        let place = |(name, is_twin)| Place { name, is_twin, server: None, panics: 0 };
+        let place = |(name, is_twin)| Place {
+            name,
+            is_twin,
+            server: None,
+            has_lost: false,
+            former: None,
+            panics: 0,
+        };
         let store = Store::open(home.path().join("drain.db")).await.unwrap();
         Scenario {
             home,
@@ -164,46 +181,18 @@ impl Scenario {
         match happening {
             Happening::Begin(direction) => self.begin(direction).await,
             Happening::Say => self.say_something().await,
-            Happening::StopBeforeEffect => {
-                if let Some(at) = self.draw_place(Place::is_up) {
-                    self.note(format!("{at} stops before its next effect"));
-                    self.server(at).stop_before_effect();
-                }
-                Ok(())
-            }
-            Happening::StopNow => {
-                if let Some(at) = self.draw_place(Place::is_up) {
-                    self.note(format!("{at} stops"));
-                    self.server(at).stop_now().await;
-                }
-                Ok(())
-            }
-            Happening::Continue => {
-                if let Some(at) = self.draw_place(Place::is_stopped) {
-                    self.note(format!("{at} continues"));
-                    self.server(at).go_on();
-                }
-                Ok(())
-            }
-            Happening::TakeOver => self.take_over().await,
-            Happening::Panic => self.panic().await,
-            Happening::Kill => {
-                if let Some(at) = self.draw_place(|own| own.server.is_some()) {
-                    self.kill(at).await;
-                }
-                Ok(())
-            }
-            Happening::Start => match self.draw_place(|own| own.server.is_none()) {
-                Some(at) => self.start(at).await,
-                None => Ok(()),
-            },
-            Happening::StartTwice => self.start_twice().await,
-            Happening::Drift => self.drift().await,
-            Happening::Wait => {
-                self.wait().await;
-                Ok(())
-            }
+            Happening::StopBeforeEffect => self.stop_before_effect(),
+            Happening::StopNow => self.stop_now().await,
+            Happening::Continue => self.go_on(),
+            Happening::TakeOver => return self.take_over().await,
+            Happening::Panic => return self.panic().await,
+            Happening::Kill => self.kill_one().await,
+            Happening::Start => return self.start_one().await,
+            Happening::StartTwice => return self.start_twice().await,
+            Happening::Drift => return self.drift().await,
+            Happening::Wait => self.wait().await,
         }
+        Ok(())
     }
 
     /// What happens next, of what makes a difference now.
@@ -306,12 +295,21 @@ impl Scenario {
             let _ = std::fs::rename(lock, home.join("a lock of another host"));
         }
         self.note(format!("{at} ({name}) starts"));
+        let before = self.open_run().await.and_then(|run| run.holder);
         match Server::start(self.config(at), &home, self.mutation).await {
             Ok(server) => self.places[at].server = Some(server),
             Err(why) => return violation(driven::NAME, format!("{name} does not start: {why}")),
         }
-        self.places[at].panics = 0;
-        Ok(())
+        (self.places[at].panics, self.places[at].has_lost) = (0, false);
+        let former = self.places[at].former.take().filter(|_| !self.places[at].is_twin);
+        match self.open_run().await {
+            // It need not wait for the lease of its former self.
+            Some(run) if former.is_some() && before == former => {
+                self.note(format!("{at} goes on with the run of its former self"));
+                self.is_driven(run.id).await
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Another server of the same name, on the same host.
@@ -326,9 +324,43 @@ impl Scenario {
         }
     }
 
-    async fn kill(&mut self, at: usize) {
-        self.note(format!("{at} is killed"));
+    async fn start_one(&mut self) -> Result<(), Violation> {
+        match self.draw_place(|own| own.server.is_none()) {
+            Some(at) => self.start(at).await,
+            None => Ok(()),
+        }
+    }
+
+    fn stop_before_effect(&mut self) {
+        let Some(at) = self.draw_place(Place::is_up) else { return };
+        self.note(format!("{at} stops before its next effect"));
+        self.server(at).stop_before_effect();
+    }
+
+    async fn stop_now(&mut self) {
+        let Some(at) = self.draw_place(Place::is_up) else { return };
+        self.note(format!("{at} stops"));
+        self.server(at).stop_now().await;
+    }
+
+    fn go_on(&mut self) {
+        let Some(at) = self.draw_place(Place::is_stopped) else { return };
+        let has_lost = std::mem::take(&mut self.places[at].has_lost);
+        let more = if has_lost { " was taken over from, and" } else { "" };
+        self.note(format!("{at}{more} continues"));
+        self.server(at).go_on();
+    }
+
+    async fn kill_one(&mut self) {
+        let Some(at) = self.draw_place(|own| own.server.is_some()) else { return };
+        let run = self.open_run().await;
+        let more = match run.is_some_and(|run| self.driver(&run) == Some(at)) {
+            true => " while it drives",
+            false => "",
+        };
+        self.note(format!("{at} is killed{more}"));
         let server = self.places[at].server.take().expect("a server is there");
+        self.places[at].former = Some(server.holder().to_owned());
         server.kill().await;
     }
 
@@ -341,17 +373,22 @@ impl Scenario {
         let Some(at) = self.draw_place(Place::is_up) else { return Ok(()) };
         is_quiet(self.home.path()).await;
         self.note(format!("{at} takes run {} over", run.id));
+        if let Some(lost) = self.driver(&run) {
+            self.places[lost].has_lost = true;
+        }
         self.expire(&run).await;
         if self.take_up(at).await { self.is_driven(run.id).await } else { Ok(()) }
     }
 
-    /// Whether it came to an end.
+    /// Has a server look for open runs, twice at once: as it does by itself now
+    /// and then, and after a panic. Whether both looks came to an end.
     async fn take_up(&self, at: usize) -> bool {
         let taken = self.server(at).call(async |drains| {
-            drains.take_up(&mut BTreeMap::new()).await.map_err(|refused| refused.to_string())
+            let (mut one, mut other) = (BTreeMap::new(), BTreeMap::new());
+            let taken = tokio::join!(drains.take_up(&mut one), drains.take_up(&mut other));
+            taken.0.is_ok() && taken.1.is_ok()
         });
-        let taken = taken.await;
-        taken.is_some_and(|taken| taken.is_ok())
+        taken.await == Some(true)
     }
 
     /// The lease of a run runs out: so much time has passed.
@@ -433,8 +470,8 @@ impl Scenario {
 
 /// Operators.
 impl Scenario {
-    async fn begin(&mut self, direction: Direction) -> Result<(), Violation> {
-        let Some(at) = self.draw_place(Place::is_up) else { return Ok(()) };
+    async fn begin(&mut self, direction: Direction) {
+        let Some(at) = self.draw_place(Place::is_up) else { return };
         let (uid, reason) = self.someone();
         let wanted = Wanted {
             datacenter: "east".into(),
@@ -459,7 +496,6 @@ impl Scenario {
         }
         let action = format!("{} east", ledger::direction_name(direction));
         self.said.push(Said { uid, reason, action, answer });
-        Ok(())
     }
 
     /// Who says something, and a reason that nobody else gives.
@@ -485,9 +521,9 @@ impl Scenario {
         answer
     }
 
-    async fn say_something(&mut self) -> Result<(), Violation> {
-        let Some(run) = self.open_run().await else { return Ok(()) };
-        let Some(at) = self.draw_place(Place::is_up) else { return Ok(()) };
+    async fn say_something(&mut self) {
+        let Some(run) = self.open_run().await else { return };
+        let Some(at) = self.draw_place(Place::is_up) else { return };
         let ask = || "web.ask".to_owned();
         let words = [
             (3, 0, Verb::Pause { task: None }, "pause all"),
@@ -502,7 +538,6 @@ impl Scenario {
         let (_, _, verb, action) = &words[self.chance.weigh(&weights)];
         let answer = self.say(at, run.id, verb, action).await;
         self.note(format!("{at} is told `{action}`: {answer:?}"));
-        Ok(())
     }
 
     /// Lets the open run go on for a while.
@@ -648,7 +683,7 @@ impl Scenario {
 }
 
 /// Sets a knob at once, as others do it.
-fn put(home: &Path, knob: &str, value: &str) {
+pub fn put(home: &Path, knob: &str, value: &str) {
     let new = home.join(format!("{knob}.new"));
     std::fs::write(&new, value).unwrap();
     std::fs::rename(new, home.join(knob)).unwrap();
