@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Hold, Phase, Run};
-use crate::plan::{KnobId, Plan, Stage, StageKind, TaskId};
+use crate::plan::{KnobId, Plan, Stage, StageKind, Task, TaskId};
 use crate::time::{Millis, Time};
 
 /// How long to wait before asking again for a claim that another task has.
@@ -41,11 +41,13 @@ pub(super) struct Claims {
 
 impl Claims {
     pub(super) fn new(plan: &Plan) -> Claims {
-        let has_fence = |stages: &[Stage]| stages.iter().any(|stage| !stage.is_interruptible);
+        let promotes = |task: &Task| {
+            !task.fences.is_empty() || task.stages.iter().any(|stage| !stage.is_interruptible)
+        };
         let fenced: BTreeSet<&str> = plan
             .tasks
             .iter()
-            .filter(|task| has_fence(&task.stages))
+            .filter(|task| promotes(task))
             .map(|task| task.service.as_str())
             .collect();
         let of = plan.tasks.iter().map(|task| match fenced.contains(task.service.as_str()) {
