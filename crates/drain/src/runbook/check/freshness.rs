@@ -2,12 +2,14 @@
 //! interval and reach back as far as the range of the query, so a step shows in
 //! them only after both.
 
+use std::collections::BTreeMap;
+
 use super::super::Runbooks;
-use super::super::expand::Work;
+use super::super::expand::{ExpandedStage, Work, expand_undo};
 use super::super::problem::Problems;
 use super::super::promql;
 use super::super::shape::{self, Need};
-use super::super::spec::{Condition, ConditionUse, Service, Source, Task};
+use super::super::spec::{Condition, ConditionUse, Service, Source, Task, Template, Timeout};
 use super::super::words::{self, mask};
 use super::effects::{SYMBOLIC, expand_task};
 use super::{DIRECTIONS, Scope};
@@ -29,6 +31,7 @@ pub(super) fn check(runbooks: &Runbooks, scope: &Scope<'_>, problems: &mut Probl
                 check_age(condition, scrape_interval, problems);
             }
             check_wait(runbooks, service, task, everywhere, scrape_interval, problems);
+            check_fence(runbooks, service, task, scrape_interval, problems);
         }
     }
     for condition in everywhere.iter().filter_map(in_place) {
@@ -93,13 +96,8 @@ fn check_wait(
         None => of_service().collect(),
     };
     judges.extend(everywhere.iter().map(|used| judge(runbooks, None, used)));
-    let windows = judges.iter().filter_map(|(name, condition)| {
-        // What is no condition, or no PromQL, was noted.
-        let Source::Query(query) = &condition.as_ref()?.source else { return None };
-        let analysis = promql::analyse(&mask(query)).ok()?;
-        let present = analysis.selectors.iter().filter(|selector| !selector.past);
-        Some((present.map(|selector| selector.window).max()?, name))
-    });
+    let windows =
+        judges.iter().filter_map(|(name, condition)| Some((window(condition.as_ref()?)?, name)));
     let Some((window, name)) = windows.max_by_key(|(window, _)| *window) else { return };
     let needed = scrape_interval + window;
     if task.pace.value.wait >= needed {
@@ -125,6 +123,91 @@ fn check_wait(
             if window > Millis::ZERO { ", or a shorter range" } else { "" }
         ),
     );
+}
+
+/// How far back a query about the present looks. `None`: it is no query, or no
+/// PromQL, which was noted.
+fn window(condition: &Condition) -> Option<Millis> {
+    let Source::Query(query) = &condition.source else { return None };
+    let analysis = promql::analyse(&mask(query)).ok()?;
+    let present = analysis.selectors.iter().filter(|selector| !selector.past);
+    present.map(|selector| selector.window).max()
+}
+
+/// What waits behind a fence must have time to see that nothing is missing; else
+/// the fence is lifted again every time.
+fn check_fence(
+    runbooks: &Runbooks,
+    service: &Service,
+    task: &Task,
+    scrape_interval: Millis,
+    problems: &mut Problems,
+) {
+    let template = task.template.as_ref().and_then(|name| runbooks.template(&name.value));
+    let Some(template) = template else { return };
+    let name = &service.name.value;
+    let stages = expand_task(runbooks, service, task, SYMBOLIC).unwrap_or_default();
+    let back = expand_undo(template, task, name, SYMBOLIC).flatten().map(|undo| undo.stages);
+    let undo = template.undo.as_ref().map(|undo| &undo.template);
+    let of = |template, stages: Vec<ExpandedStage>| stages.into_iter().map(move |s| (template, s));
+    let forth = of(Some(template), stages);
+    // By the name of the limit: of several conditions the one that takes longest.
+    let mut short: BTreeMap<String, (Millis, Millis, String)> = BTreeMap::new();
+    for (template, stage) in forth.chain(of(undo, back.unwrap_or_default())) {
+        let (Work::Await(used) | Work::AwaitExactly(used)) = &stage.work else { continue };
+        let (name, Some(condition)) = judge(runbooks, Some(service), used) else { continue };
+        let (Some(limit), Some(template)) = (stage.timeout, template) else { continue };
+        let (needed, parts) = time_to_judge(condition, scrape_interval);
+        if stage.is_interruptible || limit >= needed {
+            continue;
+        }
+        let why = format!("`{name}` can be judged: that takes {parts}");
+        let known = short.entry(limit_name(template, &stage)).or_default();
+        if known.0 < needed {
+            *known = (needed, limit, why);
+        }
+    }
+    for (key, (needed, limit, why)) in short {
+        let given = task.with.iter().find(|(own, _)| own.value == key);
+        problems.warning(
+            given.map_or(task.name.at, |(own, _)| own.at),
+            format!(
+                "`{key}: {}` of `{name}.{}` ends before {why}",
+                written(limit),
+                task.name.value
+            ),
+            format!("it is given up every time; accepted: `{key}: {}` or more", written(needed)),
+        );
+    }
+}
+
+/// How long it takes at most until a condition can hold by samples that were all
+/// taken after an effect, and of what that is the sum.
+fn time_to_judge(condition: &Condition, scrape_interval: Millis) -> (Millis, String) {
+    let (mut needed, mut parts) = (Millis::ZERO, Vec::new());
+    if let Some(window) = window(condition) {
+        // One until the next scrape, and one more since scrapes may fail.
+        needed = needed + scrape_interval + scrape_interval;
+        parts.push(format!("2 scrape intervals of {}", written(scrape_interval)));
+        if window > Millis::ZERO {
+            needed = needed + window;
+            parts.push(format!("its range of {}", written(window)));
+        }
+    }
+    if condition.hold_for > Millis::ZERO {
+        needed = needed + condition.hold_for;
+        parts.push(format!("its `for` of {}", written(condition.hold_for)));
+    }
+    (needed, parts.join(", "))
+}
+
+/// What people know the timeout of a stage by.
+fn limit_name(template: &Template, stage: &ExpandedStage) -> String {
+    let own = template.stages.iter().find(|own| own.name.value == stage.name);
+    match own.and_then(|own| own.timeout.as_ref()) {
+        Some(Timeout::Parameter(name)) => name.value.clone(),
+        Some(Timeout::Fixed(_)) | None => "timeout".to_owned(),
+    }
 }
 
 /// The condition that is meant, and its name for people. `None`: it was noted that
