@@ -183,7 +183,7 @@ async fn a_run_that_is_looked_for_twice_at_once_is_taken_up_once() {
     first.stop().await;
     let (mut one, mut other) = (BTreeMap::new(), BTreeMap::new());
     let (one, other) = tokio::join!(second.take_up(&mut one), second.take_up(&mut other));
-    (one.unwrap(), other.unwrap());
+    one.and(other).unwrap();
     obeys(&second, run).await;
 }
 

@@ -354,7 +354,8 @@ impl Scenario {
     async fn panic_is_shown(&self, at: usize, run: RunId) -> Result<(), Violation> {
         let panics = self.places[at].panics;
         let mut shown = driven::Shown::new(panics);
-        while !shown.is_over() {
+        // A run whose task panicked after the last record is over, and does not stand still.
+        while !shown.is_over() && self.run_of(run).await.outcome.is_none() {
             let seen = self.server(at).call(async move |drains| {
                 let mut page = crate::metrics::Page::default();
                 write_metrics(&drains, &mut page).await;
@@ -365,7 +366,7 @@ impl Scenario {
             shown.take(reason.as_deref(), &metrics);
             sleep(POLL).await;
         }
-        shown.check()
+        if self.run_of(run).await.outcome.is_some() { Ok(()) } else { shown.check() }
     }
 
     /// Whether exactly one server drives a run, within a bounded time, and stays
