@@ -9,7 +9,7 @@ use proptest::sample::{Index, select};
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
 use store::chain::{Digest, Link};
-use store::{Audit, AuditKey, Head, KnownHead, Trust, Verdict, verify_audit_file};
+use store::{Audit, AuditKey, Head, KnownHead, Verdict, verify_audit_file};
 use tempfile::TempDir;
 
 /// An entry as it is in the file.
@@ -250,7 +250,7 @@ async fn check(unsigned: u64, signed: u64, change: Change, cover: Cover, knows_h
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn tampering_without_the_key_is_found_and_placed(
         unsigned in 0u64..4,

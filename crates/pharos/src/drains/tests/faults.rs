@@ -128,6 +128,8 @@ pub enum Mutation {
     LockUnchecked,
     /// A server that was started again does not know that its former self is gone.
     FormerUnknown,
+    /// Two looks for open runs at once take the same run up.
+    TakenUpTwice,
     /// A panic ends the task that drives a run, and nothing else happens.
     PanicUncaught,
     /// A run whose task panicked is not taken up again.

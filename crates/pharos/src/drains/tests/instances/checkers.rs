@@ -128,6 +128,38 @@ pub mod driven {
     /// miss that.
     const GAP_MAX: Duration = Duration::from_millis(700);
 
+    /// So often in a row a driver is seen before it is taken to stay.
+    const SEEN_MIN: u32 = 3;
+
+    /// The only server that drives a run.
+    #[derive(Default)]
+    pub struct Sole {
+        began: Option<Instant>,
+        driver: Option<usize>,
+        seen: u32,
+    }
+
+    impl Sole {
+        /// Takes the servers that drive it now.
+        pub fn take(&mut self, drivers: Vec<usize>, run: &store::Run) -> Result<(), Violation> {
+            let began = *self.began.get_or_insert_with(Instant::now);
+            let is_late = drivers.is_empty() && began.elapsed() > PATIENCE;
+            let is_lost = self.driver.is_some() && drivers.first() != self.driver.as_ref();
+            if drivers.len() > 1 || is_late || is_lost {
+                let before = self.driver;
+                let why = format!("driven by {drivers:?}, by {before:?} before: {run:?}");
+                return violation(NAME, why);
+            }
+            self.driver = drivers.first().copied();
+            self.seen += u32::from(self.driver.is_some());
+            Ok(())
+        }
+
+        pub fn is_over(&self) -> bool {
+            self.seen >= SEEN_MIN
+        }
+    }
+
     /// What a server shows of a panic.
     pub struct Shown {
         /// How often tasks panicked in it.

@@ -7,84 +7,10 @@ use tempfile::TempDir;
 
 use super::super::*;
 use super::checkers::audit::{Answer, Said};
-use super::checkers::{Violation, audit, driven, kept, takeover, violation, writes};
+use super::checkers::{Violation, audit, driven, takeover, violation};
 use super::server::{Server, is_quiet};
+use super::site::write_site;
 use super::{PATIENCE, POLL};
-
-const WEB: &str = r#"
-pharos: service/v1
-service: web
-traffic: stateless
-user_facing: true
-load: {east: 10, west: 10}
-drain:
-  shift:
-    template: TrafficShift
-    with: {knob: "files:web-$dc", to: 0%}
-    pace: {first: 40%, step_max: 40%, wait: 1ms, wait_max: 1ms}
-  ASK
-  off: {template: ConfigChange, with: {knob: "files:switch-$dc", content: "off"}, after: [AFTER]}
-restore:
-  on: {template: ConfigChange, with: {knob: "files:switch-$dc", content: original}}
-  shift:
-    template: TrafficShift
-    with: {knob: "files:web-$dc", to: original}
-    pace: {first: 50%, step_max: 50%, wait: 1ms, wait_max: 1ms}
-    after: [on]
-"#;
-/// An operator has to agree, or the run waits.
-const ASK: &str =
-    r#"ask: {template: Approval, with: {question: "May the switch go off?"}, after: [shift]}"#;
-const DB: &str = r#"
-pharos: service/v1
-service: db
-traffic: stateful
-user_facing: false
-drain:
-  promote:
-    template: Promote
-    with:
-      knob: "files:primary"
-      to: west
-      fence: "files:fence-$dc"
-      nearly_caught_up: {name: lag, gauge: "files:lag", at_most: 0, no_data: block}
-      back_fence: "files:fence-west"
-      back_caught_up: {name: lag-back, gauge: "files:lag", equals: 0, no_data: block}
-restore:
-  promote: {template: Promote, with: {knob: "files:primary", to: original}}
-  unfence:
-    template: ConfigChange
-    with: {knob: "files:fence-$dc", content: original}
-    after: [promote]
-"#;
-const EAST: &str = "
-pharos: evacuation/v1
-datacenter: east
-datacenters: {east: {capacity: 100}, west: {capacity: 100}}
-services: [web, db]
-keep_drained: disaster
-";
-const KNOBS: [(&str, &str); 8] = [
-    ("web-east", "1"),
-    ("web-west", "1"),
-    ("switch-east", "on"),
-    ("switch-west", "on"),
-    ("primary", "east"),
-    ("fence-east", "open"),
-    ("fence-west", "open"),
-    ("lag", "0"),
-];
-
-/// Runbooks of a service with traffic and of one with a primary, and the knobs
-/// of both.
-pub fn write_site(home: &Path, asks: bool) {
-    let web = match asks {
-        true => WEB.replace("ASK", ASK).replace("AFTER", "ask"),
-        false => WEB.replace("ASK", "").replace("AFTER", "shift"),
-    };
-    write_runbooks(home, &[("web", &web), ("db", DB), ("east", EAST)]);
-    KNOBS.iter().for_each(|(knob, value)| put(home, knob, value));
-}
 
 /// What can happen next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,11 +30,11 @@ enum Happening {
 }
 
 /// A place for a server.
-struct Place {
+pub struct Place {
     name: &'static str,
     /// It has the name of another, on another host: their locks do not meet.
     is_twin: bool,
-    server: Option<Server>,
+    pub server: Option<Server>,
     /// Another took its run over while it was stopped.
     has_lost: bool,
     /// The instance that was killed there last.
@@ -118,14 +44,14 @@ struct Place {
 }
 
 pub struct Scenario {
-    home: TempDir,
-    chance: Chance,
+    pub home: TempDir,
+    pub chance: Chance,
     mutation: Option<Mutation>,
-    places: Vec<Place>,
+    pub places: Vec<Place>,
     store: Store,
-    said: Vec<Said>,
+    pub said: Vec<Said>,
     /// How often knobs were changed since the last run that a person began.
-    drifts: u32,
+    pub drifts: u32,
     /// For the one who looks for the cause.
     pub trace: Vec<String>,
 }
@@ -216,31 +142,31 @@ impl Scenario {
         self.chance.weigh(&[&faults[..], more].concat())
     }
 
-    fn draw_place(&mut self, is_meant: impl Fn(&Place) -> bool) -> Option<usize> {
+    pub fn draw_place(&mut self, is_meant: impl Fn(&Place) -> bool) -> Option<usize> {
         let meant: Vec<usize> =
             (0..self.places.len()).filter(|at| is_meant(&self.places[*at])).collect();
         (!meant.is_empty()).then(|| self.chance.pick(&meant))
     }
 
-    fn note(&mut self, what: impl Into<String>) {
+    pub fn note(&mut self, what: impl Into<String>) {
         self.trace.push(what.into());
     }
 
-    fn server(&self, at: usize) -> &Server {
+    pub fn server(&self, at: usize) -> &Server {
         self.places[at].server.as_ref().expect("a server is there")
     }
 
     /// Servers that answer.
-    fn up(&self) -> Vec<usize> {
+    pub fn up(&self) -> Vec<usize> {
         (0..self.places.len()).filter(|at| self.places[*at].is_up()).collect()
     }
 
-    async fn open_run(&self) -> Option<store::Run> {
+    pub async fn open_run(&self) -> Option<store::Run> {
         let open = Filter { ended: Some(false), ..Filter::default() };
         self.store.runs(open, 1).await.unwrap().pop()
     }
 
-    async fn run_of(&self, id: RunId) -> store::Run {
+    pub async fn run_of(&self, id: RunId) -> store::Run {
         self.store.run(id).await.unwrap()
     }
 
@@ -256,7 +182,7 @@ impl Scenario {
 
     /// Whether the last run that a person began is a drain that was completed,
     /// and all since then put back what it left.
-    async fn is_drained(&self) -> bool {
+    pub async fn is_drained(&self) -> bool {
         for run in self.store.runs(Filter::default(), 100).await.unwrap() {
             if run.outcome.as_deref() != Some("completed") {
                 return false;
@@ -270,7 +196,7 @@ impl Scenario {
 }
 
 impl Place {
-    fn is_up(&self) -> bool {
+    pub fn is_up(&self) -> bool {
         self.server.as_ref().is_some_and(|server| !server.is_stopped())
     }
 
@@ -428,7 +354,8 @@ impl Scenario {
     async fn panic_is_shown(&self, at: usize, run: RunId) -> Result<(), Violation> {
         let panics = self.places[at].panics;
         let mut shown = driven::Shown::new(panics);
-        while !shown.is_over() {
+        // A run whose task panicked after the last record is over, and does not stand still.
+        while !shown.is_over() && self.run_of(run).await.outcome.is_none() {
             let seen = self.server(at).call(async move |drains| {
                 let mut page = crate::metrics::Page::default();
                 write_metrics(&drains, &mut page).await;
@@ -439,14 +366,14 @@ impl Scenario {
             shown.take(reason.as_deref(), &metrics);
             sleep(POLL).await;
         }
-        shown.check()
+        if self.run_of(run).await.outcome.is_some() { Ok(()) } else { shown.check() }
     }
 
-    /// Whether exactly one server drives a run, within a bounded time: exactly
-    /// one does what an operator says.
+    /// Whether exactly one server drives a run, within a bounded time, and stays
+    /// the one: it alone does what an operator says.
     async fn is_driven(&mut self, run: RunId) -> Result<(), Violation> {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
+        let mut sole = driven::Sole::default();
+        while !sole.is_over() {
             let up = self.up();
             let mut drivers = Vec::new();
             for at in up.iter().copied() {
@@ -455,149 +382,13 @@ impl Scenario {
             }
             let found = self.run_of(run).await;
             // One that has just stopped may have been the driver.
-            let is_known = found.outcome.is_none() && !up.is_empty() && up == self.up();
-            if !is_known || drivers.len() == 1 {
+            if found.outcome.is_some() || up.is_empty() || up != self.up() {
                 return Ok(());
             }
-            if drivers.len() > 1 || Instant::now() > deadline {
-                let why = format!("run {run} is driven by {drivers:?} of {up:?}: {found:?}");
-                return violation(driven::NAME, why);
-            }
+            sole.take(drivers, &found)?;
             sleep(POLL).await;
         }
-    }
-}
-
-/// Operators.
-impl Scenario {
-    async fn begin(&mut self, direction: Direction) {
-        let Some(at) = self.draw_place(Place::is_up) else { return };
-        let (uid, reason) = self.someone();
-        let wanted = Wanted {
-            datacenter: "east".into(),
-            direction,
-            mode: Mode::Disaster,
-            by: user(uid),
-            reason: reason.clone(),
-            overload: false,
-        };
-        let begun = self.server(at).call(async move |drains| {
-            drains.begin(wanted).await.map(|(run, _)| run).map_err(|refused| refused.to_string())
-        });
-        let begun = begun.await;
-        self.note(format!("{at} begins: {begun:?}"));
-        let answer = match begun {
-            Some(Ok(run)) => Answer::Acknowledged(run),
-            Some(Err(_)) => Answer::Refused,
-            None => Answer::None,
-        };
-        if answer != Answer::Refused {
-            self.drifts = 0;
-        }
-        let action = format!("{} east", ledger::direction_name(direction));
-        self.said.push(Said { uid, reason, action, answer });
-    }
-
-    /// Who says something, and a reason that nobody else gives.
-    fn someone(&mut self) -> (u32, String) {
-        let uid = self.chance.pick(&[1000, 1001, 1002]);
-        (uid, format!("reason {}", self.said.len()))
-    }
-
-    async fn say(&mut self, at: usize, run: RunId, verb: &Verb, action: &str) -> Answer {
-        let (uid, reason) = self.someone();
-        let (why, verb) = (reason.clone(), verb.clone());
-        let said =
-            self.server(at).call(async move |drains| drains.say(run, user(uid), why, &verb).await);
-        let answer = match said.await {
-            Some(Ok(())) => Answer::Acknowledged(run),
-            Some(Err(Refused::Failed(why))) if why.contains("counts when it goes on") => {
-                Answer::None
-            }
-            Some(Err(_)) => Answer::Refused,
-            None => Answer::None,
-        };
-        self.said.push(Said { uid, reason, action: action.to_owned(), answer });
-        answer
-    }
-
-    async fn say_something(&mut self) {
-        let Some(run) = self.open_run().await else { return };
-        let Some(at) = self.draw_place(Place::is_up) else { return };
-        let ask = || "web.ask".to_owned();
-        let words = [
-            (3, 0, Verb::Pause { task: None }, "pause all"),
-            (3, 1, Verb::Resume { task: None }, "resume all"),
-            (4, 2, Verb::Approve { task: ask() }, "approve web.ask"),
-            (1, 3, Verb::Skip { task: ask() }, "skip web.ask"),
-            (1, 4, Verb::Waive, "set the limits aside"),
-            (1, 5, Verb::Abort { how: Abort::Hold }, "abort, hold"),
-            (1, 6, Verb::Abort { how: Abort::Revert }, "abort, revert"),
-        ];
-        let weights: Vec<(u64, usize)> = words.iter().map(|own| (own.0, own.1)).collect();
-        let (_, _, verb, action) = &words[self.chance.weigh(&weights)];
-        let answer = self.say(at, run.id, verb, action).await;
-        self.note(format!("{at} is told `{action}`: {answer:?}"));
-    }
-
-    /// Lets the open run go on for a while.
-    async fn wait(&mut self) {
-        let Some(run) = self.open_run().await else { return };
-        let until = Instant::now() + Duration::from_millis(self.chance.among(50..600));
-        while self.run_of(run.id).await.outcome.is_none() && Instant::now() < until {
-            sleep(POLL).await;
-        }
-        let outcome = self.run_of(run.id).await.outcome;
-        self.note(format!("run {}: {outcome:?}", run.id));
-    }
-
-    /// Somebody changes knobs of a drained datacenter, or a load balancer is
-    /// reloaded.
-    async fn drift(&mut self) -> Result<(), Violation> {
-        self.places.iter().filter_map(|own| own.server.as_ref()).for_each(|server| {
-            if server.is_to_stop() {
-                server.go_on();
-            }
-        });
-        if self.drifts >= drain::engine::DRIFTS_MAX || !self.is_drained().await {
-            return Ok(());
-        }
-        let Some(at) = self.draw_place(Place::is_up) else { return Ok(()) };
-        let home = self.home.path().to_owned();
-        let changed: Vec<kept::Left> =
-            kept::LEFT.into_iter().filter(|_| self.chance.happens(500)).collect();
-        self.drifts += 1;
-        self.note(format!("{changed:?} change, and {at} looks"));
-        let before = writes(&home).len();
-        changed.iter().for_each(|own| put(&home, own.knob, "1"));
-        self.stays_drained(at, &changed, before).await?;
-        // Whoever changed a primary puts it right.
-        changed.iter().for_each(|own| put(&home, own.knob, own.value));
         Ok(())
-    }
-
-    async fn stays_drained(
-        &mut self,
-        at: usize,
-        changed: &[kept::Left],
-        before: usize,
-    ) -> Result<(), Violation> {
-        let home = self.home.path().to_owned();
-        let deadline = Instant::now() + PATIENCE;
-        let mut looked = false;
-        while !looked || self.open_run().await.is_some() || !kept::is_back(&home, changed) {
-            if Instant::now() > deadline {
-                let values = changed.iter().map(|own| kept::value(&home, own.knob));
-                let values: Vec<String> = values.collect();
-                return violation(kept::NAME, format!("not put back: {changed:?}: {values:?}"));
-            }
-            let look = self.server(at).call(async |drains| {
-                drains.look_between_runs().await.map_err(|refused| refused.to_string())
-            });
-            looked |= look.await.is_some_and(|look| look.is_ok());
-            sleep(POLL).await;
-        }
-        kept::left_alone(&writes(&home)[before..])
     }
 }
 
@@ -680,11 +471,4 @@ impl Scenario {
             }
         }
     }
-}
-
-/// Sets a knob at once, as others do it.
-pub fn put(home: &Path, knob: &str, value: &str) {
-    let new = home.join(format!("{knob}.new"));
-    std::fs::write(&new, value).unwrap();
-    std::fs::rename(new, home.join(knob)).unwrap();
 }
