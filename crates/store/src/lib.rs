@@ -14,6 +14,7 @@
 
 mod audit;
 pub mod chain;
+mod custody;
 mod error;
 mod history;
 mod key;
@@ -28,10 +29,11 @@ pub use audit::{
     AUDIT_LIMIT_MAX, Audit, AuditEntry, Head, KnownHead, Proof, SignedPart, Trust, Verdict,
     verify_audit_file,
 };
+pub use custody::{Authored, Unmatched, unmatched};
 pub use error::{Error, Result};
 pub use history::{HISTORY_LIMIT_MAX, Performance};
 pub use key::{AuditKey, KeyId, PublicKey, SentHead, Signature, public_path};
-pub use lease::Lease;
+pub use lease::{CLOCKS_DIFFER_MAX_MS, Lease, is_live};
 pub use open::Store;
 pub use originals::{Drained, Original};
 pub use records::{ENTRIES_MAX, Entry, JSON_LEN_MAX, Records};
