@@ -32,7 +32,8 @@ impl Drains {
     }
 
     fn is_held(&self, run: &store::Run) -> bool {
-        run.held_until.is_some_and(|until| until > self.world.clock.now().0)
+        let now = self.world.lease_clock.now();
+        run.held_until.is_some_and(|until| store::is_live(until, now, LEASE_MS))
     }
 
     fn is_held_by_another(&self, run: &store::Run) -> bool {
@@ -44,6 +45,9 @@ impl Drains {
     /// Who drives a run that is open, and is not driven here.
     pub(super) fn driver(&self, run: &store::Run) -> String {
         match &run.holder {
+            Some(holder) if holder == self.instance.holder() => {
+                "driven by nobody; this server takes it up again".into()
+            }
             Some(holder) if self.is_held(run) => {
                 let other = match node_of(holder) == node_of(self.instance.holder()) {
                     true => ", another server of this name",
@@ -68,12 +72,15 @@ impl Drains {
         told: &mut BTreeMap<RunId, String>,
     ) -> Result<(), Refused> {
         let open = Filter { ended: Some(false), ..Filter::default() };
-        for run in self.world.store.runs(open, store::RUNS_LIMIT_MAX).await? {
+        let open = self.world.store.runs(open, store::RUNS_LIMIT_MAX).await?;
+        self.unreadable().retain(|known, _| open.iter().any(|run| run.id == *known));
+        for run in open {
             if self.driven().contains_key(&run.id) || self.panic_of(run.id).is_some() {
                 continue;
             }
             // As it should be, for as long as that one renews its lease.
             if self.is_held_by_another(&run) {
+                self.unreadable().remove(&run.id);
                 let driver = self.driver(&run);
                 if told.get(&run.id) != Some(&driver) {
                     tracing::info!(run = %run.id, "not taken up: it is {driver}");
@@ -93,6 +100,7 @@ impl Drains {
             match resumed {
                 Ok(()) => tracing::info!(run = %run.id, "resumed"),
                 // Others must be able to go on.
+                Err(Refused::Unreadable(why)) => self.note_unreadable(&run, why),
                 Err(refused) => {
                     let why = refused.to_string();
                     if told.get(&run.id) != Some(&why) {
@@ -119,21 +127,45 @@ impl Drains {
         }
     }
 
-    async fn resume(self: &Arc<Self>, id: RunId) -> Result<(), Refused> {
-        let now = self.world.clock.now();
+    /// Takes the lease of a run that nobody drives.
+    pub(super) async fn take(&self, id: RunId) -> Result<Lease, Refused> {
+        let now = self.world.lease_clock.now();
         let (store, holder) = (&self.world.store, self.instance.holder());
-        let lease = match store.lease(id, holder, now.0, LEASE_MS).await {
+        Ok(match store.lease(id, holder, now, LEASE_MS).await {
             // Its former self: the lock that it held is ours now.
             Err(store::Error::Held { holder: former, .. }) if self.instance.is_gone(&former) => {
-                store.succeed(id, &former, holder, now.0, LEASE_MS).await?
+                store.succeed(id, &former, holder, now, LEASE_MS).await?
             }
             lease => lease?,
-        };
-        let (plan, records) = self.records(id).await?;
-        records.last().into_iter().for_each(|last| self.world.clock.resume_at(last.at));
-        let run = Run::resume(plan.into(), &records);
-        self.drive(run.map_err(|error| Refused::Failed(error.to_string()))?, lease);
-        Ok(())
+        })
+    }
+
+    /// Gives a lease back, so that nobody has to wait until it runs out.
+    pub(super) async fn give_back(&self, lease: Lease) {
+        let run = lease.run;
+        if let Err(error) = self.world.store.release(lease).await {
+            tracing::warn!(%run, "{error}");
+        }
+    }
+
+    async fn resume(self: &Arc<Self>, id: RunId) -> Result<(), Refused> {
+        // As long as it cannot be read, nothing is written either.
+        if self.unreadable().contains_key(&id) {
+            self.read_run(id).await?;
+        }
+        let lease = self.take(id).await?;
+        match self.read_run(id).await {
+            Ok((run, left)) => {
+                self.unreadable().remove(&id);
+                left.into_iter().for_each(|left| self.world.clock.resume_at(left));
+                self.drive(run, lease);
+                Ok(())
+            }
+            Err(refused) => {
+                self.give_back(lease).await;
+                Err(refused)
+            }
+        }
     }
 
     pub(super) fn drive(self: &Arc<Self>, run: Run, lease: Lease) {
@@ -152,12 +184,7 @@ impl Drains {
                         LEASE_MS / 1000
                     );
                 }
-                // Nobody has to wait until the lease runs out.
-                Ok(Stopped::Told) => {
-                    if let Err(error) = drains.world.store.release(lease).await {
-                        tracing::warn!(run = %id, "{error}");
-                    }
-                }
+                Ok(Stopped::Told) => drains.give_back(lease).await,
                 Err(panic) => {
                     let wait = drains.note_panic(id, &panic);
                     drains.take_up_later(wait);

@@ -1,4 +1,5 @@
 mod fleet;
+mod tampering;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -103,7 +104,8 @@ async fn try_start(name: &str, home: &Path, web: &str) -> Result<Arc<Drains>, St
 }
 
 fn user(uid: u32) -> Actor {
-    Actor::user(User { uid, gid: uid, pid: None, name: None })
+    let name = Some(format!("user-{uid}"));
+    Actor::user(User { uid, gid: uid, pid: None, name })
 }
 
 async fn begin(drains: &Arc<Drains>) -> RunId {
@@ -195,12 +197,15 @@ async fn one_uid_is_one_person_whatever_is_typed() {
     };
     assert_eq!(waive(1000, "ann").await, Ok(()));
     let refused = waive(1000, "mallory").await.unwrap_err();
-    assert!(refused.starts_with("uid 1000 has set the limits aside already"), "{refused}");
+    assert!(
+        refused.starts_with("user-1000 (uid 1000) has set the limits aside already"),
+        "{refused}"
+    );
     assert!(refused.ends_with("accepted: an operator with another uid"), "{refused}");
     assert_eq!(waive(1001, "ann").await, Ok(()));
     let entries = drains.store().audit(1, 10).await.unwrap();
     let actors: Vec<_> = entries.iter().map(|entry| entry.actor.as_str()).collect();
-    assert_eq!(actors, ["uid 1000", "uid 1000", "uid 1001"]);
+    assert_eq!(actors, ["user-1000 (uid 1000)", "user-1000 (uid 1000)", "user-1001 (uid 1001)"]);
     assert!(entries[1].json.contains(r#""comment":"ann""#), "{}", entries[1].json);
 }
 
@@ -221,7 +226,7 @@ async fn a_process_that_was_stopped_before_a_write_does_not_write_after_a_takeov
     faults.stopped.notified().await;
     // The effect is on the disk, and its process stands still. Another takes over.
     let second = start_with("two", home.path(), SWITCH).await;
-    second.world.clock.resume_at(drain::Time(second.world.clock.now().0 + 2 * LEASE_MS));
+    second.world.lease_clock.advance(2 * LEASE_MS);
     second.take_up(&mut BTreeMap::new()).await.unwrap();
     is_over(&second, run).await;
     let before = logged(home.path());
