@@ -107,7 +107,7 @@ fn script() -> impl Strategy<Value = Script> {
 }
 
 fn person(uid: u32) -> Actor {
-    Actor::user(User { uid, gid: uid, pid: None, name: None })
+    Actor::user(User { uid, gid: uid, pid: None, name: Some(format!("user-{uid}")) })
 }
 
 /// A run and everything that a server keeps of it.

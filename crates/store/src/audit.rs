@@ -10,6 +10,7 @@ use sqlx::{Connection, Row};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::chain::{Digest, Link};
+use crate::custody::{Authored, compare_records};
 use crate::error::{Error, Result, bounded, signed};
 use crate::key::{AuditKey, KeyId, PublicKey, SentHead, Signature};
 use crate::open::Store;
@@ -100,6 +101,12 @@ pub enum Verdict {
         at: u64,
         why: String,
     },
+    /// The log is as it was, but the records of runs do not say the same.
+    Mismatched {
+        proof: Proof,
+        /// The first ones, each with its run.
+        why: Vec<String>,
+    },
 }
 
 /// What is proven of a log.
@@ -176,23 +183,37 @@ impl Store {
 
     /// Makes every digest again and verifies every signature. A log whose end
     /// was cut off is whole in itself: only a head that is known from elsewhere
-    /// shows it.
-    pub async fn verify_audit(&self, trust: &Trust) -> Result<Verdict> {
+    /// shows it. Records of runs that are `authored` are compared with it.
+    pub async fn verify_audit(&self, trust: &Trust, authored: Authored) -> Result<Verdict> {
         // One transaction: what is added meanwhile is not looked at.
         let mut reader = self.readers.begin().await.map_err(reading)?;
-        verify(&mut reader, trust).await
+        verify(&mut reader, trust, authored).await
     }
 }
 
 /// Verifies the log in a file that no server needs to have open, without a
 /// change to it.
-pub async fn verify_audit_file(path: &Path, trust: &Trust) -> Result<Verdict> {
+pub async fn verify_audit_file(path: &Path, trust: &Trust, authored: Authored) -> Result<Verdict> {
     let mut connection = crate::open::connect_to_read(path).await?;
     let mut transaction = connection.begin().await.map_err(reading)?;
-    verify(&mut transaction, trust).await
+    verify(&mut transaction, trust, authored).await
 }
 
-async fn verify(reader: &mut SqliteConnection, trust: &Trust) -> Result<Verdict> {
+async fn verify(
+    reader: &mut SqliteConnection,
+    trust: &Trust,
+    authored: Authored,
+) -> Result<Verdict> {
+    let verdict = verify_log(reader, trust).await?;
+    let Verdict::Verified(proof) = verdict else { return Ok(verdict) };
+    let why = compare_records(reader, authored).await?;
+    Ok(match why.is_empty() {
+        true => Verdict::Verified(proof),
+        false => Verdict::Mismatched { proof, why },
+    })
+}
+
+async fn verify_log(reader: &mut SqliteConnection, trust: &Trust) -> Result<Verdict> {
     let mut verifier = Verifier::new(trust);
     if let Err(broken) = verifier.begin() {
         return Ok(broken);
@@ -318,7 +339,11 @@ impl<'t> Verifier<'t> {
 }
 
 /// Whether an entry is the one that follows.
-fn check(entry: &AuditEntry, seq: u64, before: Digest) -> std::result::Result<(), String> {
+pub(crate) fn check(
+    entry: &AuditEntry,
+    seq: u64,
+    before: Digest,
+) -> std::result::Result<(), String> {
     if entry.seq != seq {
         return Err(format!("it is missing; the next one there is {}", entry.seq));
     }
@@ -398,7 +423,11 @@ async fn page(connection: &mut SqliteConnection, from: u64, limit: u32) -> Resul
     rows(connection, from, limit).await?.iter().map(read).collect()
 }
 
-async fn rows(connection: &mut SqliteConnection, from: u64, limit: u32) -> Result<Vec<SqliteRow>> {
+pub(crate) async fn rows(
+    connection: &mut SqliteConnection,
+    from: u64,
+    limit: u32,
+) -> Result<Vec<SqliteRow>> {
     sqlx::query(
         "SELECT seq, at, actor, action, reason, run, json, digest, key, signature FROM audit \
          WHERE seq >= ? ORDER BY seq LIMIT ?",
@@ -410,7 +439,7 @@ async fn rows(connection: &mut SqliteConnection, from: u64, limit: u32) -> Resul
     .map_err(reading)
 }
 
-fn read(row: &SqliteRow) -> Result<AuditEntry> {
+pub(crate) fn read(row: &SqliteRow) -> Result<AuditEntry> {
     Ok(AuditEntry {
         seq: row.try_get::<i64, _>("seq").map_err(reading)? as u64,
         at: row.try_get::<i64, _>("at").map_err(reading)? as u64,
@@ -437,7 +466,7 @@ fn signature(row: &SqliteRow) -> Result<Option<Signature>> {
     Ok(Some(Signature { key: sized(what, key)?, bytes: sized(what, bytes)? }))
 }
 
-fn sized<const N: usize>(what: &'static str, bytes: Vec<u8>) -> Result<[u8; N]> {
+pub(crate) fn sized<const N: usize>(what: &'static str, bytes: Vec<u8>) -> Result<[u8; N]> {
     bytes.try_into().map_err(|bytes: Vec<u8>| Error::Invalid {
         what,
         why: format!("{} bytes; accepted: {N}", bytes.len()),

@@ -15,6 +15,17 @@ use crate::open::Store;
 use crate::records::JSON_LEN_MAX;
 use crate::runs::{Run, RunId, find, reading};
 
+/// How far the clocks of hosts that share a store may differ. A lease that ends
+/// later than one can last by that much is no lease: its holder's clock was wrong,
+/// or somebody wrote it who is no holder. Believed, it would keep its run for ever.
+pub const CLOCKS_DIFFER_MAX_MS: u64 = 60_000;
+
+/// Whether a lease that lasts until then keeps others out now.
+pub fn is_live(until: u64, now: u64, ttl_ms: u64) -> bool {
+    let believed = now.saturating_add(ttl_ms).saturating_add(CLOCKS_DIFFER_MAX_MS);
+    until > now && until <= believed
+}
+
 /// The right to write to a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
@@ -25,12 +36,13 @@ pub struct Lease {
 }
 
 impl Store {
-    /// Takes the run, if nobody holds it, or whoever held it did not renew in
-    /// time. The same holder gets it at once, with a newer epoch. A holder is
+    /// Takes the run, if nobody holds it, whoever held it did not renew in time,
+    /// or the lease ends later than one can. The same holder gets it at once, with a newer epoch. A holder is
     /// one process: its name must never be that of another, and not of the same
     /// one started again.
     pub async fn lease(&self, run: RunId, holder: &str, now: u64, ttl_ms: u64) -> Result<Lease> {
-        self.take(run, holder, now, ttl_ms, |held_by, until| held_by != holder && until > now).await
+        let is_kept = |held_by: &str, until| held_by != holder && is_live(until, now, ttl_ms);
+        self.take(run, holder, now, ttl_ms, is_kept).await
     }
 
     /// Takes the run from whoever holds it. For a person who knows that the
@@ -50,7 +62,8 @@ impl Store {
         ttl_ms: u64,
     ) -> Result<Lease> {
         let is_other = |held_by: &str| held_by != former && held_by != holder;
-        self.take(run, holder, now, ttl_ms, |held_by, until| is_other(held_by) && until > now).await
+        let is_kept = |held_by: &str, until| is_other(held_by) && is_live(until, now, ttl_ms);
+        self.take(run, holder, now, ttl_ms, is_kept).await
     }
 
     /// Whether the lease is still the one that counts, without a change.

@@ -15,6 +15,7 @@
 mod audit;
 pub mod chain;
 mod claims;
+mod custody;
 mod error;
 mod history;
 mod key;
@@ -30,10 +31,11 @@ pub use audit::{
     verify_audit_file,
 };
 pub use claims::{Claim, Claimed};
+pub use custody::{Authored, Unmatched, unmatched};
 pub use error::{Error, Result};
 pub use history::{HISTORY_LIMIT_MAX, Performance};
 pub use key::{AuditKey, KeyId, PublicKey, SentHead, Signature, public_path};
-pub use lease::Lease;
+pub use lease::{CLOCKS_DIFFER_MAX_MS, Lease, is_live};
 pub use open::Store;
 pub use originals::{Drained, Original};
 pub use records::{ENTRIES_MAX, Entry, JSON_LEN_MAX, Records};

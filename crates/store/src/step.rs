@@ -43,20 +43,20 @@ pub struct Deed {
 }
 
 impl Store {
-    /// Begins a run that `holder` holds for a while, with its first step.
+    /// Begins a run that `holder` holds until then, with its first step. The time
+    /// of a lease is not that of a run, whose clock may be ahead.
     pub async fn begin_run(
         &self,
         new: NewRun<'_>,
         holder: &str,
-        ttl_ms: u64,
+        held_until: u64,
         first: &Step,
     ) -> Result<Lease> {
         let failed = |error| Error::from_database("beginning a run", error);
         let mut writer = self.writer().await.map_err(failed)?;
         let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
         let run = put_run(&mut transaction, new).await?;
-        let until = new.at.saturating_add(ttl_ms);
-        let lease = put_lease(&mut transaction, run, holder, until).await?;
+        let lease = put_lease(&mut transaction, run, holder, held_until).await?;
         let run = hold(&mut transaction, &lease).await?;
         let heads = put_step(&mut transaction, &run, first, self.key.get()).await?;
         transaction.commit().await.map_err(failed)?;

@@ -17,7 +17,7 @@ fn remembering(head: Option<Head>) -> Trust {
 fn end_of(verdict: Verdict) -> Head {
     match verdict {
         Verdict::Verified(proof) => proof.head,
-        Verdict::Broken { at, why } => panic!("broken at {at}: {why}"),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -31,19 +31,19 @@ async fn verdict_after(sql: &'static str, is_head_remembered: bool) -> Verdict {
                   DROP TRIGGER audit_grows;";
     sqlx::raw_sql(script).execute(&mut connection).await.unwrap();
     sqlx::raw_sql(sql).execute(&mut connection).await.unwrap();
-    store.verify_audit(&remembering(is_head_remembered.then_some(head))).await.unwrap()
+    store.verify_audit(&remembering(is_head_remembered.then_some(head)), no_author).await.unwrap()
 }
 
 #[tokio::test]
 async fn a_log_that_nobody_touched_is_verified() {
     let (folder, store) = new_store().await;
     let empty = store.audit_head().await.unwrap();
-    assert_eq!(end_of(store.verify_audit(&Trust::default()).await.unwrap()), empty);
+    assert_eq!(end_of(store.verify_audit(&Trust::default(), no_author).await.unwrap()), empty);
     let early = keep(&store, 3).await;
     let head = keep(&store, 1200).await;
     assert_eq!(head.entries, 1203);
     for remembered in [None, Some(empty), Some(early), Some(head)] {
-        let verdict = store.verify_audit(&remembering(remembered)).await.unwrap();
+        let verdict = store.verify_audit(&remembering(remembered), no_author).await.unwrap();
         assert_eq!(end_of(verdict), head);
     }
     let page = store.audit(1200, 10).await.unwrap();
@@ -70,14 +70,14 @@ async fn accidents_are_refused() {
         let error = sqlx::raw_sql(sql).execute(&mut connection).await.unwrap_err();
         assert!(error.to_string().contains("only grows"), "{sql}: {error}");
     }
-    end_of(store.verify_audit(&Trust::default()).await.unwrap());
+    end_of(store.verify_audit(&Trust::default(), no_author).await.unwrap());
 }
 
 #[tokio::test]
 async fn every_change_is_noticed_where_it_was_made() {
     let broken_at = |verdict| match verdict {
         Verdict::Broken { at, .. } => at,
-        Verdict::Verified(proof) => panic!("verified: {proof:?}"),
+        other => panic!("{other:?}"),
     };
     let changes = [
         ("DELETE FROM audit WHERE seq = 4", 4),
@@ -120,7 +120,7 @@ async fn a_log_made_anew_is_noticed_by_who_remembers() {
     keep(&other, 4).await;
     let audit = Audit { at: 4, actor: "eve", action: "pause", reason: "", run: None, json: "{}" };
     other.append_audit(audit).await.unwrap();
-    let verdict = other.verify_audit(&remembering(Some(head))).await.unwrap();
+    let verdict = other.verify_audit(&remembering(Some(head)), no_author).await.unwrap();
     assert!(matches!(verdict, Verdict::Broken { at: 5, .. }), "{verdict:?}");
 }
 
@@ -154,7 +154,7 @@ async fn rewrite(folder: &TempDir, more: &'static str) {
 fn broken(verdict: Verdict) -> (u64, String) {
     match verdict {
         Verdict::Broken { at, why } => (at, why),
-        Verdict::Verified(proof) => panic!("verified: {proof:?}"),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -173,11 +173,11 @@ async fn a_whole_log_made_anew_without_the_key_is_found() {
         (0, "UPDATE audit SET key = zeroblob(32)", 1, "which is not known here"),
     ] {
         let (folder, store, trust, _) = signed_log(unsigned, 4).await;
-        end_of(store.verify_audit(&trust).await.unwrap());
+        end_of(store.verify_audit(&trust, no_author).await.unwrap());
         rewrite(&folder, more).await;
         // The chain alone shows nothing.
-        end_of(store.verify_audit(&Trust::default()).await.unwrap());
-        let found = broken(store.verify_audit(&trust).await.unwrap());
+        end_of(store.verify_audit(&Trust::default(), no_author).await.unwrap());
+        let found = broken(store.verify_audit(&trust, no_author).await.unwrap());
         assert!(found.0 == at && found.1.contains(why), "{more}: {found:?}");
     }
 }
@@ -192,10 +192,14 @@ async fn an_end_that_was_cut_off_is_found_with_the_heads_that_were_sent() {
     let mut connection = direct(&folder).await;
     let cut = "DROP TRIGGER audit_never_forgets; DELETE FROM audit WHERE seq > 5";
     sqlx::raw_sql(cut).execute(&mut connection).await.unwrap();
-    assert_eq!(end_of(store.verify_audit(&trust).await.unwrap()).entries, 5, "whole in itself");
+    assert_eq!(
+        end_of(store.verify_audit(&trust, no_author).await.unwrap()).entries,
+        5,
+        "whole in itself"
+    );
     let from = "the sink".to_owned();
     trust.heads = sent.iter().map(|own| KnownHead { head: own.head, from: from.clone() }).collect();
-    let (at, why) = broken(store.verify_audit(&trust).await.unwrap());
+    let (at, why) = broken(store.verify_audit(&trust, no_author).await.unwrap());
     assert_eq!((at, why.as_str()), (6, "the log ends after 5 entries; 7 are in the sink"));
 }
 
@@ -203,9 +207,9 @@ async fn an_end_that_was_cut_off_is_found_with_the_heads_that_were_sent() {
 async fn what_is_proven_names_the_unsigned_and_the_signed_part() {
     let (folder, store, trust, _) = signed_log(3, 4).await;
     for verdict in [
-        store.verify_audit(&trust).await.unwrap(),
+        store.verify_audit(&trust, no_author).await.unwrap(),
         // Without a server, from the file alone.
-        verify_audit_file(&path(&folder), &trust).await.unwrap(),
+        verify_audit_file(&path(&folder), &trust, no_author).await.unwrap(),
     ] {
         let Verdict::Verified(proof) = verdict else { panic!("{verdict:?}") };
         assert_eq!((proof.head.entries, proof.unsigned), (7, 3));
@@ -237,7 +241,7 @@ async fn an_older_file_gets_signatures_from_then_on() {
     let trust = Trust { keys: vec![key.public().clone()], heads: Vec::new() };
     store.sign_with(key);
     keep(&store, 2).await;
-    let verdict = store.verify_audit(&trust).await.unwrap();
+    let verdict = store.verify_audit(&trust, no_author).await.unwrap();
     let Verdict::Verified(proof) = verdict else { panic!("{verdict:?}") };
     assert_eq!((proof.head.entries, proof.unsigned, proof.signed[0].from), (3, 1, 2));
 }

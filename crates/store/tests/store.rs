@@ -121,6 +121,20 @@ async fn a_second_holder_deposes_the_first() {
 }
 
 #[tokio::test]
+async fn a_lease_that_ends_later_than_one_can_is_taken_over() {
+    let (_folder, store) = new_store().await;
+    let lease = held_run(&store).await;
+    let now = 1_000_000;
+    // A clock that is a little ahead is believed.
+    store.renew(&lease, now + store::CLOCKS_DIFFER_MAX_MS, TTL_MS).await.unwrap();
+    let error = store.lease(lease.run, "two", now, TTL_MS).await.unwrap_err();
+    assert!(matches!(error, Error::Held { .. }), "{error}");
+    store.renew(&lease, now + store::CLOCKS_DIFFER_MAX_MS + 1, TTL_MS).await.unwrap();
+    store.lease(lease.run, "two", now, TTL_MS).await.unwrap();
+    assert!(store.append(&lease, &entries(0..1)).await.unwrap_err().is_deposed());
+}
+
+#[tokio::test]
 async fn a_lease_that_ran_out_serves_until_somebody_takes_it() {
     let (_folder, store) = new_store().await;
     let lease = held_run(&store).await;

@@ -233,13 +233,13 @@ async fn check(unsigned: u64, signed: u64, change: Change, cover: Cover, knows_h
         trust.heads = sent.iter().map(|sent| known(sent.head)).collect();
     }
     let before = read(&folder).await;
-    assert!(matches!(store.verify_audit(&trust).await.unwrap(), Verdict::Verified(_)));
+    assert!(matches!(store.verify_audit(&trust, no_author).await.unwrap(), Verdict::Verified(_)));
     store.close().await.unwrap();
     let mut after = before.clone();
     change.apply(&mut after);
     cover.apply(&mut after).await;
     replace(&folder, &after).await;
-    let verdict = verify_audit_file(&path(&folder), &trust).await.unwrap();
+    let verdict = verify_audit_file(&path(&folder), &trust, no_author).await.unwrap();
     match place(&before, &after, unsigned, knows_heads) {
         None => assert!(matches!(verdict, Verdict::Verified(_)), "{verdict:?}"),
         Some(places) => {

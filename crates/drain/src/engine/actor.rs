@@ -2,7 +2,8 @@
 //!
 //! An identity is what the kernel says of a process, never what somebody typed:
 //! a typed name is a comment, kept beside it. Where two people are needed, two
-//! uids are; a server that acts by itself is never one of them.
+//! uids are, and both have an account: one person can use thousands of uids that
+//! have none. A server that acts by itself is never one of them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -60,7 +61,17 @@ impl Actor {
         Actor { comment: comment.map(str::to_owned), ..self }
     }
 
-    /// The uid, of a person.
+    /// Whether it is somebody with an account on the host. A process in a user
+    /// namespace can take any subordinate uid of its user, and none of them has
+    /// one. Root exists on every host, also where there is no passwd database.
+    pub fn is_person(&self) -> bool {
+        match &self.identity {
+            Identity::User(user) => user.uid == 0 || user.name.is_some(),
+            Identity::Automatic { .. } | Identity::Typed { .. } => false,
+        }
+    }
+
+    /// The uid, of a user of the host.
     pub fn uid(&self) -> Option<u32> {
         match &self.identity {
             Identity::User(user) => Some(user.uid),
@@ -109,7 +120,7 @@ pub struct People(BTreeMap<u32, Actor>);
 impl People {
     /// Counts a person; who is none, or was counted already, changes nothing.
     pub fn count(&mut self, actor: &Actor) {
-        if let Some(uid) = actor.uid() {
+        if let Some(uid) = actor.uid().filter(|_| actor.is_person()) {
             self.0.entry(uid).or_insert_with(|| actor.clone());
         }
     }
@@ -141,6 +152,12 @@ impl People {
             return Some(format!(
                 "{actor} is no person, and counts as none; accepted: an operator on the control \
                  socket"
+            ));
+        }
+        if !actor.is_person() {
+            return Some(format!(
+                "{actor} has no account on this host, and counts as nobody; accepted: an operator \
+                 whose uid the passwd database knows"
             ));
         }
         let counted = self.find(actor)?;
@@ -206,6 +223,23 @@ mod tests {
         // One account name, two uids: two people to the kernel.
         people.count(&user(1001, Some("ann")));
         assert_eq!(people.len(), 2);
+    }
+
+    #[test]
+    fn a_uid_without_an_account_counts_as_nobody() {
+        // A subordinate uid of a user namespace: one person has 65,536 of them.
+        let mut people = People::default();
+        people.count(&user(100_000, None));
+        assert!(people.is_empty());
+        assert_eq!(
+            people.refusal(&user(100_000, None), "waived").unwrap(),
+            "uid 100000 has no account on this host, and counts as nobody; accepted: an operator \
+             whose uid the passwd database knows"
+        );
+        // Root exists on every host, also where there is no passwd database.
+        assert_eq!(people.refusal(&user(0, None), "waived"), None);
+        people.count(&user(0, None));
+        assert_eq!(people.len(), 1);
     }
 
     #[test]

@@ -33,10 +33,18 @@ pub struct InUse {
 pub(super) struct Claims {
     /// The knobs that each task claims.
     of: Vec<Vec<KnobId>>,
-    /// Tasks that have theirs, and since when.
-    granted: BTreeMap<TaskId, Time>,
+    /// Tasks that have theirs.
+    granted: BTreeMap<TaskId, Granted>,
     /// Tasks that ask for theirs, with when and why they did not get it.
     wanted: BTreeMap<TaskId, Option<(Time, InUse)>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Granted {
+    since: Time,
+    /// Whether the task has been under way with it: then it is given back when
+    /// that is over.
+    was_used: bool,
 }
 
 impl Claims {
@@ -128,7 +136,7 @@ impl Run {
         match answer {
             Ok(()) => {
                 self.claims.wanted.remove(&task);
-                self.claims.granted.insert(task, now);
+                self.claims.granted.insert(task, Granted { since: now, was_used: false });
                 if matches!(self.state.task(task).hold, Some((_, Hold::InUse { .. }))) {
                     self.release(now, task);
                 }
@@ -146,12 +154,14 @@ impl Run {
     /// Gives up claims that tasks do not need any more.
     pub(super) fn drop_claims(&mut self, now: Time) {
         let state = &self.state;
-        self.claims.granted.retain(|task, since| {
+        self.claims.granted.retain(|task, granted| {
             let own = state.task(*task);
-            let is_idle =
-                !matches!(own.phase, Phase::Running | Phase::Reverting) && own.in_flight.is_none();
+            let is_used =
+                matches!(own.phase, Phase::Running | Phase::Reverting) || own.in_flight.is_some();
+            granted.was_used |= is_used;
             // A clock that was set back must not make it longer.
-            !is_idle || (*since <= now && now - *since < IDLE_MAX)
+            let is_new = granted.since <= now && now - granted.since < IDLE_MAX;
+            is_used || (!granted.was_used && is_new)
         });
     }
 }

@@ -58,12 +58,13 @@ impl Run {
     }
 
     /// Knobs to look at now and then: those that were turned, and are to stay
-    /// where they were left.
+    /// where they were left, and fences that were left closed: something else may
+    /// open them.
     pub fn kept(&self) -> impl Iterator<Item = KnobId> {
         let is_open = self.state.closed.is_none();
         self.state.knobs.iter().enumerate().filter_map(move |(at, left)| {
             let (knob, left) = (KnobId(at as u32), left.as_ref()?);
-            (is_open && self.keeps(knob, left)).then_some(knob)
+            (is_open && (self.keeps(knob, left) || self.is_left_closed(knob))).then_some(knob)
         })
     }
 
@@ -117,12 +118,23 @@ impl Run {
         let is_later = asked > left.since || left.since > now;
         let is_free = self.state.task(left.task).in_flight.is_none();
         if is_later && is_free && !self.state.is_written(knob) {
-            self.note_drift(now, knob, asked, found);
+            match self.is_left_closed(knob) {
+                true => {
+                    let task = left.task;
+                    self.record(now, Fact::Found { task, knob, value: found });
+                }
+                false => self.note_drift(now, knob, asked, found),
+            }
         }
         // Whoever asks again at once is told the same again.
         if let Some(unread) = self.last_look.as_mut().and_then(|look| look.left.get_mut(&knob)) {
             unread.in_vain = Some(now);
         }
+    }
+
+    /// Whether a knob is a fence that a task left closed.
+    fn is_left_closed(&self, knob: KnobId) -> bool {
+        self.state.left_closed(&self.plan).any(|(_, fence)| fence.knob == knob)
     }
 
     /// A knob is not where it was left: it is put back. What nobody puts back

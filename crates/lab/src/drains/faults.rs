@@ -110,7 +110,9 @@ pub const ANN_AS_BOB: Person = Person { uid: 1000, typed: "bob" };
 
 impl Person {
     pub fn actor(self) -> Actor {
-        let user = User { uid: self.uid, gid: self.uid, pid: None, name: None };
+        // Only accounts are people.
+        let name = Some(format!("user-{}", self.uid));
+        let user = User { uid: self.uid, gid: self.uid, pid: None, name };
         Actor::user(user).commented(Some(self.typed))
     }
 }

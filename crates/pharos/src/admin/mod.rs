@@ -70,7 +70,8 @@ pub async fn start(
             .route("/v1/cache/drain", post(cache::drain))
             .with_state(desk)
             .merge(of_drains(api::reading))
-            .merge(of_drains(api::writing));
+            .merge(of_drains(api::writing))
+            .layer(axum::middleware::from_fn(peer::require_account));
         tokio::spawn(connections::serve(listener, routes, CONTROL_TIME_MAX));
         place
     }))

@@ -1,9 +1,10 @@
 //! Who is at the other end of the control socket: what the kernel recorded when
 //! it connected (`SO_PEERCRED`). Nothing that the client says is part of it.
 
-use axum::extract::FromRequestParts;
-use axum::http::StatusCode;
+use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
+use axum::http::{Method, StatusCode};
+use axum::middleware::Next;
 use axum::response::Response;
 use drain::engine::{Actor, User};
 use nix::unistd::Uid;
@@ -32,26 +33,78 @@ impl Peer {
     /// The same with the name that the account has now. The database may be on
     /// another machine: looking there may take a while.
     pub async fn actor(self) -> Actor {
-        let name = tokio::task::spawn_blocking(move || name_of(self.uid)).await.ok().flatten();
+        let name = match self.account().await {
+            Account::Named(name) => Some(name),
+            Account::None | Account::Unknown => None,
+        };
         Actor::user(User { uid: self.uid, gid: self.gid, pid: self.pid, name })
+    }
+
+    async fn account(self) -> Account {
+        let looked = tokio::task::spawn_blocking(move || account_of(self.uid)).await;
+        looked.unwrap_or(Account::Unknown)
+    }
+
+    /// Why this process may not change anything, if so. A uid without an account
+    /// is one that a user took in a user namespace: it may look, as its user may,
+    /// but nobody could say later who it was. When the database does not answer,
+    /// the mode of the socket decides alone: a disaster may have taken it away.
+    async fn refusal(self) -> Option<String> {
+        let is_own = self.uid == 0 || self.uid == rustix::process::geteuid().as_raw();
+        (!is_own && self.account().await == Account::None).then(|| {
+            format!(
+                "uid {} has no account on this host, and may only look; accepted: an operator \
+                 whose uid the passwd database knows, root, or the user of the server",
+                self.uid
+            )
+        })
     }
 }
 
-/// The name of an account in the passwd database.
-fn name_of(uid: u32) -> Option<String> {
-    let user = nix::unistd::User::from_uid(Uid::from_raw(uid)).ok().flatten()?;
-    (user.name.len() <= NAME_LEN_MAX).then_some(user.name)
+/// Lets only those change something who have an account on this host.
+pub async fn require_account(request: Request, next: Next) -> Response {
+    if matches!(*request.method(), Method::GET | Method::HEAD) {
+        return next.run(request).await;
+    }
+    let refusal = match request.extensions().get::<Peer>().copied() {
+        Some(peer) => peer.refusal().await,
+        None => Some(UNKNOWN_PEER.to_owned()),
+    };
+    match refusal {
+        None => next.run(request).await,
+        Some(text) => error(StatusCode::FORBIDDEN, text),
+    }
+}
+
+const UNKNOWN_PEER: &str = "the kernel does not say who is connected; accepted: a connection to \
+                            the control socket";
+
+/// What the passwd database says of a uid.
+#[derive(Debug, PartialEq, Eq)]
+enum Account {
+    Named(String),
+    None,
+    /// It does not answer.
+    Unknown,
+}
+
+fn account_of(uid: u32) -> Account {
+    match nix::unistd::User::from_uid(Uid::from_raw(uid)) {
+        Ok(Some(user)) if user.name.len() <= NAME_LEN_MAX => Account::Named(user.name),
+        Ok(_) => Account::None,
+        Err(_) => Account::Unknown,
+    }
 }
 
 impl<S: Sync> FromRequestParts<S> for Peer {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
-        parts.extensions.get::<Peer>().copied().ok_or_else(|| {
-            let text = "the kernel does not say who is connected; accepted: a connection to the \
-                        control socket";
-            error(StatusCode::FORBIDDEN, text)
-        })
+        parts
+            .extensions
+            .get::<Peer>()
+            .copied()
+            .ok_or_else(|| error(StatusCode::FORBIDDEN, UNKNOWN_PEER))
     }
 }
 
@@ -68,5 +121,17 @@ mod tests {
         let actor = peer.actor().await;
         assert_eq!(actor.uid(), Some(peer.uid));
         assert!(actor.to_string().contains(&format!("uid {}", peer.uid)), "{actor}");
+    }
+
+    #[tokio::test]
+    async fn a_uid_without_an_account_may_change_nothing() {
+        let of = |uid| Peer { uid, gid: 1, pid: None };
+        let refusal = of(2_000_100_000).refusal().await.unwrap();
+        assert!(refusal.starts_with("uid 2000100000 has no account on this host"), "{refusal}");
+        assert_eq!(of(2_000_100_000).actor().await.to_string(), "uid 2000100000");
+        // The user of the server may be one that a container image does not name.
+        for uid in [0, rustix::process::geteuid().as_raw()] {
+            assert_eq!(of(uid).refusal().await, None);
+        }
     }
 }

@@ -21,6 +21,7 @@ use store::{Filter, KnownHead, RunId, Trust};
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::time::sleep;
 
+use super::custody::{actor_of, is_authored};
 use super::instance::node_of;
 use super::verbs::Verb;
 use super::{Drains, Refused, Survey, Wanted};
@@ -66,7 +67,7 @@ impl IntoResponse for Refused {
         let status = match &self {
             Refused::Unknown(_) => StatusCode::NOT_FOUND,
             Refused::Conflict(_) => StatusCode::CONFLICT,
-            Refused::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Refused::Failed(_) | Refused::Unreadable(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         error(status, self.to_string())
     }
@@ -397,8 +398,8 @@ async fn audit(State(drains): Shared, part: Result<Query<Part>, QueryRejection>)
 
 fn audit_view(entry: &store::AuditEntry) -> serde_json::Value {
     // Older entries than identities have none; they are shown all the same.
-    let record: Option<Record> = serde_json::from_str(&entry.json).ok();
-    let actor = record.as_ref().and_then(|record| record.fact.by());
+    let actor = actor_of(&entry.json);
+    let actor = actor.as_ref();
     json!({
         "seq": entry.seq, "at": entry.at, "by": entry.actor,
         "identity": actor.map(|actor| &actor.identity),
@@ -440,6 +441,10 @@ pub(super) fn verdict_view(verdict: &store::Verdict) -> serde_json::Value {
                 "unsigned": proof.unsigned, "signed": signed, "known": proof.known,
             })
         }
+        store::Verdict::Mismatched { proof, why } => json!({
+            "verified": false, "entries": proof.head.entries, "head": proof.head.to_string(),
+            "why": why.join("; "), "mismatches": why,
+        }),
         store::Verdict::Broken { at, why } => json!({ "verified": false, "at": at, "why": why }),
     }
 }
@@ -458,7 +463,7 @@ async fn verify_audit(
         keys: vec![drains.audit_key().clone()],
         heads: remembered.into_iter().map(known).collect(),
     };
-    match drains.store().verify_audit(&trust).await {
+    match drains.store().verify_audit(&trust, is_authored).await {
         Ok(verdict) => Json(verdict_view(&verdict)).into_response(),
         Err(failed) => Refused::from(failed).into_response(),
     }

@@ -46,6 +46,29 @@ impl Clock {
     }
 }
 
+/// The time as leases see it: what the wall shows now. Other hosts compare it
+/// with theirs, and nothing else is the same for all of them. A run whose records
+/// are ahead moves the clock of runs, and must not move this one.
+#[derive(Clone, Debug, Default)]
+pub struct LeaseClock {
+    #[cfg(test)]
+    ahead_ms: Arc<AtomicU64>,
+}
+
+impl LeaseClock {
+    pub fn now(&self) -> u64 {
+        let now = wall();
+        #[cfg(test)]
+        let now = now + self.ahead_ms.load(Ordering::Relaxed);
+        now
+    }
+
+    #[cfg(test)]
+    pub fn advance(&self, ms: u64) {
+        self.ahead_ms.fetch_add(ms, Ordering::Relaxed);
+    }
+}
+
 fn wall() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
 }

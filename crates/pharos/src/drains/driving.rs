@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use drain::Time;
 use drain::engine::Run;
 use store::{Filter, Lease, RunId};
 use tokio::time::sleep;
@@ -35,7 +34,8 @@ impl Drains {
     }
 
     fn is_held(&self, run: &store::Run) -> bool {
-        run.held_until.is_some_and(|until| until > self.world.clock.now().0)
+        let now = self.world.lease_clock.now();
+        run.held_until.is_some_and(|until| store::is_live(until, now, LEASE_MS))
     }
 
     fn is_held_by_another(&self, run: &store::Run) -> bool {
@@ -47,6 +47,9 @@ impl Drains {
     /// Who drives a run that is open, and is not driven here.
     pub(super) fn driver(&self, run: &store::Run) -> String {
         match &run.holder {
+            Some(holder) if holder == self.instance.holder() => {
+                "driven by nobody; this server takes it up again".into()
+            }
             Some(holder) if self.is_held(run) => {
                 let other = match node_of(holder) == node_of(self.instance.holder()) {
                     true => ", another server of this name",
@@ -71,7 +74,9 @@ impl Drains {
         told: &mut BTreeMap<RunId, String>,
     ) -> Result<(), Refused> {
         let open = Filter { ended: Some(false), ..Filter::default() };
-        for run in self.world.store.runs(open, store::RUNS_LIMIT_MAX).await? {
+        let open = self.world.store.runs(open, store::RUNS_LIMIT_MAX).await?;
+        self.unreadable().retain(|known, _| open.iter().any(|run| run.id == *known));
+        for run in open {
             let takes = self.takes.lock().await;
             #[cfg(test)]
             let takes = (!Mutation::TakenUpTwice.is_planted()).then_some(takes);
@@ -85,6 +90,7 @@ impl Drains {
             }
             // As it should be, for as long as that one renews its lease.
             if self.is_held_by_another(&run) {
+                self.unreadable().remove(&run.id);
                 let driver = self.driver(&run);
                 if told.get(&run.id) != Some(&driver) {
                     tracing::info!(run = %run.id, "not taken up: it is {driver}");
@@ -104,6 +110,7 @@ impl Drains {
             match resumed {
                 Ok(()) => tracing::info!(run = %run.id, "resumed"),
                 // Others must be able to go on.
+                Err(Refused::Unreadable(why)) => self.note_unreadable(&run, why),
                 Err(refused) => {
                     let why = refused.to_string();
                     if told.get(&run.id) != Some(&why) {
@@ -130,36 +137,45 @@ impl Drains {
         }
     }
 
-    async fn resume(self: &Arc<Self>, id: RunId) -> Result<(), Refused> {
-        let now = self.world.clock.now();
+    /// Takes the lease of a run that nobody drives.
+    pub(super) async fn take(&self, id: RunId) -> Result<Lease, Refused> {
+        let now = self.world.lease_clock.now();
         let (store, holder) = (&self.world.store, self.instance.holder());
-        let lease = match store.lease(id, holder, now.0, LEASE_MS).await {
+        Ok(match store.lease(id, holder, now, LEASE_MS).await {
             // Its former self: the lock that it held is ours now.
             Err(store::Error::Held { holder: former, .. }) if self.instance.is_gone(&former) => {
-                store.succeed(id, &former, holder, now.0, LEASE_MS).await?
+                store.succeed(id, &former, holder, now, LEASE_MS).await?
             }
             lease => lease?,
-        };
-        match self.replay(id).await {
-            Ok((run, last)) => {
-                last.into_iter().for_each(|last| self.world.clock.resume_at(last));
-                self.drive(run, lease);
-                Ok(())
-            }
-            // Another server, of a newer version perhaps, may be able to.
-            Err(refused) => {
-                self.world.store.release(lease).await?;
-                Err(refused)
-            }
+        })
+    }
+
+    /// Gives a lease back, so that nobody has to wait until it runs out.
+    pub(super) async fn give_back(&self, lease: Lease) {
+        let run = lease.run;
+        if let Err(error) = self.world.store.release(lease).await {
+            tracing::warn!(%run, "{error}");
         }
     }
 
-    /// A run as its records have it, and when the last of them was made.
-    pub(super) async fn replay(&self, id: RunId) -> Result<(Run, Option<Time>), Refused> {
-        let (plan, records) = self.records(id).await?;
-        let run = Run::resume(plan.into(), &records);
-        let run = run.map_err(|error| Refused::Failed(error.to_string()))?;
-        Ok((run, records.last().map(|last| last.at)))
+    async fn resume(self: &Arc<Self>, id: RunId) -> Result<(), Refused> {
+        // As long as it cannot be read, nothing is written either.
+        if self.unreadable().contains_key(&id) {
+            self.read_run(id).await?;
+        }
+        let lease = self.take(id).await?;
+        match self.read_run(id).await {
+            Ok((run, left)) => {
+                self.unreadable().remove(&id);
+                left.into_iter().for_each(|left| self.world.clock.resume_at(left));
+                self.drive(run, lease);
+                Ok(())
+            }
+            Err(refused) => {
+                self.give_back(lease).await;
+                Err(refused)
+            }
+        }
     }
 
     pub(super) fn drive(self: &Arc<Self>, run: Run, lease: Lease) {
@@ -178,12 +194,7 @@ impl Drains {
                         LEASE_MS / 1000
                     );
                 }
-                // Nobody has to wait until the lease runs out.
-                Ok(Stopped::Told) => {
-                    if let Err(error) = drains.world.store.release(lease).await {
-                        tracing::warn!(run = %id, "{error}");
-                    }
-                }
+                Ok(Stopped::Told) => drains.give_back(lease).await,
                 Err(panic) => {
                     let wait = drains.note_panic(id, &panic);
                     drains.take_up_later(wait);

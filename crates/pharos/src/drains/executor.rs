@@ -22,7 +22,7 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep, sleep_until};
 
-use super::clock::Clock;
+use super::clock::{Clock, LeaseClock};
 use super::status::{Status, Unseen};
 use super::tenure::Tenure;
 use super::{fleet, ledger, notify};
@@ -66,6 +66,8 @@ pub struct World {
     pub drivers: Arc<Drivers>,
     pub health: Arc<dyn Health>,
     pub clock: Clock,
+    /// Only for who holds a run until when.
+    pub lease_clock: LeaseClock,
     pub channels: Arc<notify::Channels>,
     /// Which run last changed something, and when.
     pub changed: watch::Sender<(RunId, Time)>,
@@ -137,7 +139,7 @@ impl Executor {
         let plan = run.plan().clone();
         let handle =
             Handle { plan, inbox: send, status: shown, events: broadcast::channel(1024).0 };
-        let tenure = Tenure::new(lease.clone(), world.store.clone(), world.clock.clone());
+        let tenure = Tenure::new(lease.clone(), world.store.clone(), world.lease_clock.clone());
         Executor {
             run,
             lease,

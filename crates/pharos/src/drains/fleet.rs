@@ -13,7 +13,7 @@ use drain::{
     TrafficKnob, Value,
 };
 use futures_util::{StreamExt, stream};
-use store::{Filter, RUNS_LIMIT_MAX, RunId, Store};
+use store::{Entry, Filter, RUNS_LIMIT_MAX, RunId, Store};
 use tokio::time::{Instant, timeout_at};
 
 use super::Refused;
@@ -84,19 +84,38 @@ pub struct Kept {
     pub knobs: Vec<(Knob, Value, String)>,
 }
 
-/// The plan and all records of a run.
+/// The plan and all records of a run that is known to exist.
 pub async fn records(store: &Store, id: RunId) -> Result<(Plan, Vec<Record>), Refused> {
-    let plan = store.plan(id).await?;
-    let plan: Plan = serde_json::from_str(&plan)
-        .map_err(|error| Refused::Failed(format!("the plan of run {id}: {error}")))?;
-    let mut records = Vec::new();
-    for entry in store.records(id, 0).all().await? {
-        let record = serde_json::from_str(&entry.json).map_err(|error| {
-            Refused::Failed(format!("record {} of run {id}: {error}", entry.seq))
-        })?;
-        records.push(record);
+    let (plan, entries) = entries(store, id).await?;
+    Ok((plan, entries.into_iter().map(|(_, record)| record).collect()))
+}
+
+/// The same, with what is written of each record.
+pub async fn entries(store: &Store, id: RunId) -> Result<(Plan, Vec<(Entry, Record)>), Refused> {
+    let unreadable = |what: &str, why: &dyn std::fmt::Display| {
+        Refused::Unreadable(format!("{what} of run {id}: {why}"))
+    };
+    let plan = store.plan(id).await.map_err(|error| match error {
+        store::Error::NoSuchRun(_) => unreadable("the plan", &"it is missing"),
+        other => unread("the plan", id, other),
+    })?;
+    let plan = serde_json::from_str(&plan).map_err(|error| unreadable("the plan", &error))?;
+    let all = store.records(id, 0).all().await;
+    let mut entries = Vec::new();
+    for entry in all.map_err(|error| unread("the records", id, error))? {
+        let record = serde_json::from_str(&entry.json)
+            .map_err(|error| unreadable(&format!("record {}", entry.seq), &error))?;
+        entries.push((entry, record));
     }
-    Ok((plan, records))
+    Ok((plan, entries))
+}
+
+/// What another process keeps busy can be read later.
+fn unread(what: &str, id: RunId, error: store::Error) -> Refused {
+    match error.is_transient() {
+        true => error.into(),
+        false => Refused::Unreadable(format!("{what} of run {id}: {error}")),
+    }
 }
 
 /// Where the fleet of a plan stands now. `own` is the run that asks, if it has
@@ -198,14 +217,15 @@ async fn read(
     read
 }
 
-/// The values of knobs before their drains, of all datacenters of a plan.
+/// The values of knobs before their drains, of all datacenters of a plan. One
+/// that cannot be read is not known; a plan warns of it.
 pub async fn originals(store: &Store, plan: &Plan) -> Result<BTreeMap<String, Value>, Refused> {
     let mut originals = BTreeMap::new();
     for datacenter in &plan.datacenters {
         for original in store.originals(&datacenter.name).await? {
-            let value = serde_json::from_str(&original.json)
-                .map_err(|error| Refused::Failed(format!("{}: {error}", original.knob)))?;
-            originals.insert(original.knob, value);
+            if let Ok(value) = serde_json::from_str(&original.json) {
+                originals.insert(original.knob, value);
+            }
         }
     }
     Ok(originals)
@@ -238,9 +258,20 @@ async fn learn(world: &World, of: Filter<'_>) -> Result<Option<Recorded>, Refuse
         let Some(oldest) = page.last() else { break };
         before = Some(oldest.id);
         for run in page {
-            let (plan, records) = records(&world.store, run.id).await?;
-            let ended = Run::resume(plan.into(), &records);
-            let ended = ended.map_err(|error| Refused::Failed(error.to_string()))?;
+            let ended = match records(&world.store, run.id).await {
+                Ok((plan, records)) => Run::resume(plan.into(), &records)
+                    .map_err(|corrupt| Refused::Unreadable(corrupt.to_string())),
+                Err(refused) => Err(refused),
+            };
+            let ended = match ended {
+                Ok(ended) => ended,
+                // Nobody knows what it left, nor which of what older ones left it changed.
+                Err(Refused::Unreadable(why)) => {
+                    tracing::debug!(run = %run.id, "what it left is not known: {why}");
+                    return Ok(learnt);
+                }
+                Err(refused) => return Err(refused),
+            };
             let own = learnt.get_or_insert_with(|| Recorded::new(run.id, &ended));
             own.add(&run, &ended, by_people == 0);
             by_people += usize::from(ended.plan().puts_back.is_none());

@@ -8,6 +8,8 @@ use super::status::TaskStatus;
 use super::{Drains, direction_name};
 use crate::metrics::Page;
 
+const NEEDS_PERSON: &str = "States of runs that wait for a person.";
+
 /// A phase, as a status names it.
 fn name(phase: Phase) -> String {
     serde_json::json!(phase).as_str().unwrap_or_default().to_owned()
@@ -32,6 +34,15 @@ pub async fn write(drains: &Drains, page: &mut Page) {
     let help = "Messages to people that could not be delivered.";
     page.head("pharos_drain_notify_failures_total", "counter", help);
     page.line("pharos_drain_notify_failures_total", &[], drains.world.channels.failures());
+    let unreadable: Vec<_> = drains.unreadable().values().cloned().collect();
+    let help = "Open runs that stand still since the store cannot be read or was changed.";
+    page.head("pharos_drain_runs_unreadable", "gauge", help);
+    page.line("pharos_drain_runs_unreadable", &[], unreadable.len());
+    for own in &unreadable {
+        page.head("pharos_drain_needs_person", "gauge", NEEDS_PERSON);
+        let labels = [("datacenter", &own.datacenter[..]), ("direction", &own.direction[..])];
+        page.line("pharos_drain_needs_person", &labels, 1);
+    }
     for status in &statuses {
         let direction = direction_name(status.direction);
         let labels = [("datacenter", status.datacenter.as_str()), ("direction", direction)];
@@ -41,8 +52,7 @@ pub async fn write(drains: &Drains, page: &mut Page) {
             let labels = [labels[0], labels[1], ("phase", &name(phase))];
             page.line("pharos_drain_tasks", &labels, tasks);
         }
-        let help = "States of runs that wait for a person.";
-        page.head("pharos_drain_needs_person", "gauge", help);
+        page.head("pharos_drain_needs_person", "gauge", NEEDS_PERSON);
         page.line("pharos_drain_needs_person", &labels, status.needs_person.len());
         page.head("pharos_drain_tasks_held", "gauge", "Tasks that wait for something to be well.");
         let held = status.tasks.iter().filter(|task| task.hold.is_some()).count();

@@ -5,6 +5,7 @@
 pub mod api;
 mod clock;
 pub mod command;
+mod custody;
 mod driving;
 mod executor;
 mod fleet;
@@ -12,6 +13,7 @@ mod instance;
 mod ledger;
 mod metrics;
 mod notify;
+mod originals;
 mod outlook;
 mod planning;
 mod probing;
@@ -53,7 +55,8 @@ pub use sink::Sink;
 pub use status::Status;
 pub use survey::Survey;
 
-use clock::Clock;
+use clock::{Clock, LeaseClock};
+use custody::Unreadable;
 use executor::{Message, World};
 use instance::Instance;
 use ledger::direction_name;
@@ -124,6 +127,8 @@ pub struct Drains {
     /// Runs whose task panicked, and how often that happened in all.
     panicked: Mutex<BTreeMap<RunId, Panicked>>,
     panics: AtomicU64,
+    /// Open runs that cannot be driven on from what the store says of them.
+    unreadable: Mutex<BTreeMap<RunId, Unreadable>>,
     /// Why the store cannot be written, as of the last probe.
     unwritable: Mutex<Option<String>>,
     /// Verifies what this server signs.
@@ -153,6 +158,8 @@ pub enum Refused {
     Conflict(String),
     /// It did not work.
     Failed(String),
+    /// What the store says of a run cannot be read, or is not what was written.
+    Unreadable(String),
 }
 
 impl From<store::Error> for Refused {
@@ -163,8 +170,12 @@ impl From<store::Error> for Refused {
 
 impl std::fmt::Display for Refused {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (Refused::Unknown(text) | Refused::Conflict(text) | Refused::Failed(text)) = self;
-        f.write_str(text)
+        match self {
+            Refused::Unknown(text)
+            | Refused::Conflict(text)
+            | Refused::Failed(text)
+            | Refused::Unreadable(text) => f.write_str(text),
+        }
     }
 }
 
@@ -209,6 +220,7 @@ impl Drains {
                 channels: Arc::new(Channels::new(config.notify, config.alert)),
                 clock: Clock::of_the_wall(),
                 changed: watching::Sender::new((RunId(0), Time(0))),
+                lease_clock: LeaseClock::default(),
                 known: Arc::default(),
                 #[cfg(test)]
                 faults: tests::Faults::default(),
@@ -217,6 +229,7 @@ impl Drains {
             driven: Mutex::default(),
             panicked: Mutex::default(),
             panics: AtomicU64::new(0),
+            unreadable: Mutex::default(),
             unwritable: Mutex::default(),
             audit_key,
             sink_failures: Arc::default(),
@@ -339,9 +352,13 @@ impl Drains {
         let holder = self.instance.holder();
         // Until it is driven: it is in the store before, for all to take up.
         let _takes = self.takes.lock().await;
-        let begun = self.world.store.begin_run(new, holder, LEASE_MS, &first).await;
+        let until = self.world.lease_clock.now() + LEASE_MS;
+        let begun = self.world.store.begin_run(new, holder, until, &first).await;
         let lease = begun.map_err(|error| match error {
-            store::Error::Open { .. } => Refused::Conflict(error.to_string()),
+            store::Error::Open { run, .. } => match self.unreadable().get(&run) {
+                Some(own) => Refused::Conflict(own.refusal(run)),
+                None => Refused::Conflict(error.to_string()),
+            },
             other => other.into(),
         })?;
         let id = lease.run;
@@ -365,6 +382,11 @@ impl Drains {
         reason: String,
         verb: &Verb,
     ) -> Result<(), Refused> {
+        if let Verb::Abort { how } = verb
+            && let Some(why) = self.undriven(id)
+        {
+            return self.close_undriven(id, by, reason, *how, &why).await;
+        }
         let handle = self.handle(id).await?;
         let command: Command = verb.command(&handle.plan).map_err(Refused::Unknown)?;
         let (answer, answered) = oneshot::channel();
@@ -416,19 +438,14 @@ impl Drains {
             return Ok(handle.clone());
         }
         let run = self.find(id).await?;
-        Err(Refused::Conflict(match (&run.outcome, self.why_undriven(&run).await) {
+        if let Some(own) = self.unreadable().get(&id) {
+            return Err(Refused::Conflict(own.refusal(id)));
+        }
+        Err(Refused::Conflict(match (&run.outcome, self.panic_of(id)) {
             (Some(outcome), _) => format!("run {id} is over: {outcome}"),
             (None, Some(why)) => format!("run {id} stands still: {why}"),
             (None, None) => format!("run {id} is {}", self.driver(&run)),
         }))
-    }
-
-    /// Why nobody can drive a run just now, if that is so.
-    async fn why_undriven(&self, run: &store::Run) -> Option<String> {
-        match (self.panic_of(run.id), &run.holder) {
-            (None, None) => self.replay(run.id).await.err().map(|refused| refused.to_string()),
-            (why, _) => why,
-        }
     }
 
     pub async fn find(&self, id: RunId) -> Result<store::Run, Refused> {
@@ -444,19 +461,36 @@ impl Drains {
             return Ok(handle.status.borrow().clone());
         }
         let found = self.find(id).await?;
-        let (run, last) = self.replay(id).await?;
-        let now = last.unwrap_or_else(|| self.world.clock.now());
-        let mut status = Status::of(&run, id, now, &Unseen::default());
-        if found.outcome.is_none() {
+        let mut status = match self.recorded_status(id).await {
+            Err(Refused::Unreadable(why)) => {
+                custody::bare_status(&found, self.world.clock.now(), why)
+            }
+            read => read?,
+        };
+        if let Some(outcome) = &found.outcome {
+            custody::end(&mut status, outcome, found.ended_at);
+        } else if let Some(own) = self.unreadable().get(&id) {
+            own.tell(&mut status);
+        } else if status.stands_still.is_none() {
             status.stands_still = self.panic_of(id);
             let is_here = status.stands_still.is_some();
             status.elsewhere = (!is_here).then(|| self.driver(&found));
         }
-        if found.outcome.is_some() {
-            self.drop_open_fences(run.plan(), &mut status).await;
-        }
         status.strayed = self.strayed_since(id, &status.datacenter);
         Ok(Arc::new(status))
+    }
+
+    /// How a run stands by its records alone.
+    async fn recorded_status(&self, id: RunId) -> Result<Status, Refused> {
+        let (plan, records) = self.records(id).await?;
+        let now = records.last().map_or(self.world.clock.now(), |record| record.at);
+        let run = Run::resume(plan.into(), &records);
+        let run = run.map_err(|error| Refused::Unreadable(error.to_string()))?;
+        let mut status = Status::of(&run, id, now, &Unseen::default());
+        if run.state().closed.is_some() {
+            self.drop_open_fences(run.plan(), &mut status).await;
+        }
+        Ok(status)
     }
 
     /// What there is to say about a run.

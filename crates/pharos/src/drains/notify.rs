@@ -121,19 +121,22 @@ impl Channels {
         }
         let mut messages = Vec::new();
         for own in after.needs_person.iter().filter(|own| lacks(&before.needs_person, own)) {
-            let text = format!("{}: {}; {}", object(own), own.why, own.todo);
-            tracing::warn!(%run, kind = ?own.kind, "waits for a person: {text}");
-            if let Some(channel) = &self.alert {
-                messages.push(Message {
-                    channel: channel.clone(),
-                    run: run.0,
-                    datacenter: after.datacenter.clone(),
-                    text: format!("run {run} of {}: {text}", after.datacenter),
-                    needs: Some(own.clone()),
-                });
-            }
+            messages.extend(self.alert(run, &after.datacenter, own));
         }
         messages
+    }
+
+    /// Logs what waits for a person; returns the message about it.
+    pub fn alert(&self, run: RunId, datacenter: &str, own: &NeedsPerson) -> Option<Message> {
+        let text = format!("{}: {}; {}", object(own), own.why, own.todo);
+        tracing::warn!(%run, kind = ?own.kind, "waits for a person: {text}");
+        self.alert.as_ref().map(|channel| Message {
+            channel: channel.clone(),
+            run: run.0,
+            datacenter: datacenter.to_owned(),
+            text: format!("run {run} of {datacenter}: {text}"),
+            needs: Some(own.clone()),
+        })
     }
 
     /// Delivers messages without anything waiting for that.

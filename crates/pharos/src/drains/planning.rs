@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use drain::history::{STUCK_MARGIN, Sample, expect};
 use drain::runbook::{Library, Problem};
-use drain::{Direction, Expected, Knob, Millis, Plan, Value};
+use drain::{Direction, Expected, Knob, Millis, Plan};
 
 use super::ledger::{self, direction_name};
 use super::{Drains, Refused, Survey, fleet, read_files};
@@ -25,7 +25,7 @@ impl Drains {
                 if known.is_empty() { "none".into() } else { known.join(", ") }
             )));
         }
-        let originals = self.originals(datacenter).await?;
+        let originals = self.originals(datacenter).await?.for_plan();
         let refuse = |problems: Vec<Problem>| {
             let lines: Vec<String> = problems.iter().map(Problem::to_string).collect();
             Refused::Conflict(lines.join("\n"))
@@ -42,7 +42,10 @@ impl Drains {
 
     /// Says where the fleet of a plan stands now.
     pub(super) async fn place(&self, plan: &mut Plan) -> Result<(), Refused> {
-        let originals = fleet::originals(&self.world.store, plan).await?;
+        let mut originals = BTreeMap::new();
+        for datacenter in &plan.datacenters {
+            originals.extend(self.originals(&datacenter.name).await?.values);
+        }
         let at = plan.traffic.iter_mut().flat_map(|own| &mut own.datacenters);
         for own in at.flat_map(|at| &mut at.knobs) {
             let recorded = originals.get(&own.knob.to_string());
@@ -54,19 +57,6 @@ impl Drains {
 
     pub(super) fn library(&self) -> Result<Library, String> {
         read_files(std::slice::from_ref(&self.runbooks)).map(Library::new)
-    }
-
-    pub(super) async fn originals(
-        &self,
-        datacenter: &str,
-    ) -> Result<BTreeMap<String, Value>, Refused> {
-        let originals = self.world.store.originals(datacenter).await?.into_iter();
-        let read = |original: store::Original| {
-            let value = serde_json::from_str(&original.json);
-            let failed = |error| Refused::Failed(format!("{}: {error}", original.knob));
-            value.map(|value| (original.knob.clone(), value)).map_err(failed)
-        };
-        originals.map(read).collect()
     }
 
     async fn expectations(&self, plan: &Plan) -> Result<BTreeMap<String, Expected>, Refused> {
@@ -95,6 +85,7 @@ impl Drains {
         if plan.direction == Direction::Restore {
             survey.problems.extend(self.left_behind(plan).await);
         }
+        self.judge_originals(plan, &mut survey).await;
         survey.judge_load(plan);
         survey.judge_limits(plan);
         survey

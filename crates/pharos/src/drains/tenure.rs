@@ -21,7 +21,7 @@ use rustix::time::{ClockId, clock_gettime};
 use store::{Lease, Store};
 use tokio::time::sleep;
 
-use super::clock::Clock;
+use super::clock::LeaseClock;
 #[cfg(test)]
 use super::tests::Mutation;
 
@@ -44,14 +44,14 @@ pub struct Lost;
 pub struct Tenure {
     pub lease: Lease,
     store: Arc<Store>,
-    clock: Clock,
+    clock: LeaseClock,
     /// When it was last renewed, on the clock that never stops.
     renewed: Arc<AtomicU64>,
 }
 
 impl Tenure {
     /// Of a lease that was just taken.
-    pub fn new(lease: Lease, store: Arc<Store>, clock: Clock) -> Tenure {
+    pub fn new(lease: Lease, store: Arc<Store>, clock: LeaseClock) -> Tenure {
         // Not known how just: the first effect renews it.
         Tenure { lease, store, clock, renewed: Arc::default() }
     }
@@ -60,7 +60,7 @@ impl Tenure {
     pub async fn renew(&self) -> store::Result<()> {
         // Before: it counts from when it was asked for.
         let asked = boot_ms();
-        self.store.renew(&self.lease, self.clock.now().0, LEASE_MS).await?;
+        self.store.renew(&self.lease, self.clock.now(), LEASE_MS).await?;
         self.renewed.fetch_max(asked, Ordering::Relaxed);
         Ok(())
     }

@@ -1,6 +1,7 @@
 mod faults;
 mod fleet;
 mod instances;
+mod tampering;
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -88,7 +89,8 @@ fn config(name: &str, home: &Path) -> DrainConfig {
 }
 
 fn user(uid: u32) -> Actor {
-    Actor::user(User { uid, gid: uid, pid: None, name: None })
+    let name = Some(format!("user-{uid}"));
+    Actor::user(User { uid, gid: uid, pid: None, name })
 }
 
 async fn begin(drains: &Arc<Drains>) -> RunId {
@@ -191,12 +193,15 @@ async fn one_uid_is_one_person_whatever_is_typed() {
     };
     assert_eq!(waive(1000, "ann").await, Ok(()));
     let refused = waive(1000, "mallory").await.unwrap_err();
-    assert!(refused.starts_with("uid 1000 has set the limits aside already"), "{refused}");
+    assert!(
+        refused.starts_with("user-1000 (uid 1000) has set the limits aside already"),
+        "{refused}"
+    );
     assert!(refused.ends_with("accepted: an operator with another uid"), "{refused}");
     assert_eq!(waive(1001, "ann").await, Ok(()));
     let entries = drains.store().audit(1, 10).await.unwrap();
     let actors: Vec<_> = entries.iter().map(|entry| entry.actor.as_str()).collect();
-    assert_eq!(actors, ["uid 1000", "uid 1000", "uid 1001"]);
+    assert_eq!(actors, ["user-1000 (uid 1000)", "user-1000 (uid 1000)", "user-1001 (uid 1001)"]);
     assert!(entries[1].json.contains(r#""comment":"ann""#), "{}", entries[1].json);
 }
 

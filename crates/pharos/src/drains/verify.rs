@@ -10,6 +10,7 @@ use store::{Head, KnownHead, PublicKey, Trust};
 
 use super::api::verdict_view;
 use super::command::Verify;
+use super::custody::is_authored;
 use super::sink::read_heads;
 use crate::control::{Socket, escaped};
 use crate::output::Output;
@@ -48,7 +49,7 @@ impl Verify {
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;
-        let verdict = runtime.block_on(store::verify_audit_file(store, &trust));
+        let verdict = runtime.block_on(store::verify_audit_file(store, &trust, is_authored));
         verdict.map(|verdict| verdict_view(&verdict)).map_err(|error| error.to_string())
     }
 
@@ -106,6 +107,11 @@ fn text(value: &Value) -> &str {
 }
 
 fn show(out: &mut Output, verdict: &Value) -> io::Result<()> {
+    if let Some(mismatches) = verdict["mismatches"].as_array() {
+        let entries = number(&verdict["entries"]);
+        writeln!(out, "{entries} entries, the chain is whole; but runs do not say the same:")?;
+        return mismatches.iter().try_for_each(|own| writeln!(out, "  {}", text(own)));
+    }
     if verdict["verified"] != true {
         return writeln!(
             out,

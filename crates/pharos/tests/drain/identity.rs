@@ -5,6 +5,12 @@ use crate::common::{eventually, http};
 use crate::operator::{prepare, start};
 use crate::server::{Pharos, open_to_operators};
 
+/// Accounts that every host has.
+pub const BIN: u32 = 2;
+const SYS: u32 = 3;
+/// A uid that no account has, as processes in a user namespace can take.
+const NO_ACCOUNT: u32 = 2_000_100_000;
+
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -25,19 +31,29 @@ fn two_people_are_two_uids_and_others_do_not_get_in() {
 
     // One user, two names: one person.
     let approve = |by: &'static str| ["approve", "web.ask", "--by", by];
-    let first = pharos.run_as(4711, true, &approve("ann"));
+    let first = pharos.run_as(BIN, true, &approve("ann"));
     assert!(first.status.success(), "{first:?}");
-    let again = pharos.run_as(4711, true, &approve("mallory"));
+    let again = pharos.run_as(BIN, true, &approve("mallory"));
     let complaint = text(&again.stderr);
-    assert!(complaint.contains("uid 4711 has approved web.ask already"), "{complaint}");
+    assert!(complaint.contains("bin (uid 2) has approved web.ask already"), "{complaint}");
     assert!(complaint.contains("accepted: an operator with another uid"), "{complaint}");
     // Who is not in the group does not even connect.
     let outsider = pharos.run_as(4713, false, &approve("bob"));
     let complaint = text(&outsider.stderr);
     assert!(complaint.contains("a member of its `admin.control_group`"), "{complaint}");
     assert_eq!(pharos.status().phase("web.ask"), "running");
+    // One person has thousands of uids without an account: they count as nobody.
+    let subordinate = pharos.run_as(NO_ACCOUNT, true, &approve("bob"));
+    let complaint = text(&subordinate.stderr);
+    assert!(complaint.contains("uid 2000100000 has no account on this host"), "{complaint}");
+    assert_eq!(pharos.status().phase("web.ask"), "running");
+    // They may look, and change nothing else either.
+    let look = pharos.run_as(NO_ACCOUNT, true, &["history"]);
+    assert!(look.status.success(), "{look:?}");
+    let pause = pharos.run_as(NO_ACCOUNT, true, &["pause"]);
+    assert!(!pause.status.success(), "{pause:?}");
     // Another user with the same name: another person.
-    let second = pharos.run_as(4712, true, &approve("ann"));
+    let second = pharos.run_as(SYS, true, &approve("ann"));
     assert!(second.status.success(), "{second:?}");
     pharos.until("it ends", |status| status.outcome() == Some("completed"));
 
@@ -50,8 +66,8 @@ fn two_people_are_two_uids_and_others_do_not_get_in() {
         (user["uid"].as_u64(), user["gid"].as_u64(), entry["by"].as_str().unwrap().to_owned())
     };
     assert_eq!(of(0), (Some(0), Some(0), "root (uid 0)".into()));
-    assert_eq!(of(1), (Some(4711), Some(1), "uid 4711".into()));
-    assert_eq!(of(2), (Some(4712), Some(1), "uid 4712".into()));
+    assert_eq!(of(1), (Some(2), Some(1), "bin (uid 2)".into()));
+    assert_eq!(of(2), (Some(3), Some(1), "sys (uid 3)".into()));
     assert_eq!(entries[1]["comment"], "ann");
     let shown = pharos.say(&["history"]);
     assert!(shown.contains("root (uid 0)"), "{shown}");

@@ -394,7 +394,7 @@ fn limits_count_what_other_runs_drain() {
     if !is_open {
         return;
     }
-    let output = pharos.run_as(4711, true, &waive("ann"));
+    let output = pharos.run_as(crate::identity::BIN, true, &waive("ann"));
     assert!(output.status.success(), "{output:?}");
     pharos.until("it begins", |status| status.phase("web.ask") == "running");
 }

@@ -149,3 +149,14 @@ fn drift_is_not_corrected_where_another_run_has_closed_the_fence() {
     }
     assert_eq!(world.knobs[writes.index()], text("open"));
 }
+
+#[test]
+fn a_claim_is_given_back_when_its_task_is_over() {
+    let mut world = two();
+    let tasks = promotions(&world);
+    world.until("one is promoted", |world| {
+        tasks.iter().any(|task| world.phase(*task) == Phase::Done)
+    });
+    let done = tasks.into_iter().find(|task| world.phase(*task) == Phase::Done).unwrap();
+    assert!(!world.run.claims().contains(&done));
+}

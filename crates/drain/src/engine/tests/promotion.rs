@@ -539,3 +539,21 @@ fn a_fence_is_verified_by_a_read_that_began_after_the_last_writes() {
     assert_eq!(fences, 2, "{:?}", pair.sets());
     pair.world.check_replay();
 }
+
+#[test]
+fn a_fence_that_was_left_closed_is_not_named_any_more_when_it_is_open() {
+    let mut pair = pair("");
+    let (primary, fence) = (pair.primary, pair.fence);
+    pair.world.broken.insert(primary, Ended::Refused { why: "no quorum".into() });
+    pair.lag(0.0);
+    pair.world.until("it fails", |world| world.phase(DB) == Phase::Failed);
+    let is_named =
+        |pair: &Pair| pair.world.run.state().left_closed(pair.world.run.plan()).next().is_some();
+    assert!(is_named(&pair));
+    pair.world.knobs[fence.index()] = text("open");
+    pair.world.pass();
+    pair.world.sweep();
+    assert!(!is_named(&pair));
+    assert_eq!(pair.world.phase(DB), Phase::Failed);
+    pair.world.check_replay();
+}

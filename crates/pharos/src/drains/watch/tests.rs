@@ -257,6 +257,33 @@ fn the_first_line_says_what_keeps_a_run() {
 }
 
 #[test]
+fn a_run_that_cannot_be_read_says_so_and_how_to_close_it() {
+    let run = store::Run {
+        id: RunId(7),
+        datacenter: "east".into(),
+        direction: "drain".into(),
+        actor: "ann (uid 1000)".into(),
+        reason: "power works".into(),
+        created_at: START.0,
+        ended_at: None,
+        outcome: None,
+        records: 12,
+        epoch: 3,
+        holder: None,
+        held_until: None,
+    };
+    let why = "record 5 of run 7: missing field `seq`";
+    let status = crate::drains::custody::bare_status(&run, START, why.into());
+    let zone = berlin();
+    let picture = render(&status, &view(80, 24, &zone));
+    assert!(
+        picture.contains("standing still") && picture.contains("record 5 of run 7"),
+        "{picture}"
+    );
+    assert!(picture.contains("pharos abort --run 7"), "{picture}");
+}
+
+#[test]
 fn a_status_is_read_as_it_was_written() {
     for status in [early(), troubled(), paused(), reverting(), over()] {
         let json = serde_json::to_value(&status).unwrap();

@@ -12,7 +12,7 @@ use drain::engine::{Effect, Fact};
 use store::{AuditEntry, Filter, PublicKey, RunId, Store, Trust, Verdict, verify_audit_file};
 use tokio::time::Instant;
 
-use super::super::super::{fleet, sink};
+use super::super::super::{custody::is_authored, fleet, sink};
 use super::PATIENCE;
 
 /// Something that must never be so, and which checker found it.
@@ -74,12 +74,18 @@ pub mod takeover {
         recorded(&writes, &issued)
     }
 
-    /// No epoch follows a newer one.
+    /// No epoch follows a newer one at a knob. A task that claims its knobs writes
+    /// under an epoch of its own, and others of its run under that of the lease.
     fn forward(writes: &[Write]) -> Result<(), Violation> {
-        match writes.windows(2).find(|pair| pair[1].epoch < pair[0].epoch) {
-            Some(pair) => violation(NAME, format!("{:?} came after {:?}", pair[1], pair[0])),
-            None => Ok(()),
+        let mut newest = BTreeMap::<&str, &Write>::new();
+        for write in writes {
+            if let Some(before) = newest.insert(&write.knob, write)
+                && write.epoch < before.epoch
+            {
+                return violation(NAME, format!("{write:?} came after {before:?}"));
+            }
         }
+        Ok(())
     }
 
     /// Every write is one that a run has on disk. Runs follow each other, and an
@@ -279,8 +285,9 @@ pub mod audit {
             Err(why) => return violation(NAME, why),
         };
         let trust = Trust { keys: keys.to_vec(), heads };
-        match verify_audit_file(&home.join("drain.db"), &trust).await.unwrap() {
+        match verify_audit_file(&home.join("drain.db"), &trust, is_authored).await.unwrap() {
             Verdict::Broken { at, why } => violation(NAME, format!("entry {at}: {why}")),
+            Verdict::Mismatched { why, .. } => violation(NAME, why.join("; ")),
             Verdict::Verified(proof) if proof.unsigned > 0 || proof.known < entries => {
                 violation(NAME, format!("{entries} entries, of which is proven: {proof:?}"))
             }
