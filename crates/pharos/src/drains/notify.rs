@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use base::text::one_line;
 use serde::{Deserialize, Serialize};
 use store::RunId;
 use tokio::io::AsyncWriteExt;
@@ -122,6 +123,7 @@ impl Channels {
         let mut messages = Vec::new();
         for own in after.needs_person.iter().filter(|own| lacks(&before.needs_person, own)) {
             let text = format!("{}: {}; {}", object(own), own.why, own.todo);
+            let text = one_line(&text);
             tracing::warn!(%run, kind = ?own.kind, "waits for a person: {text}");
             if let Some(channel) = &self.alert {
                 messages.push(Message {
