@@ -1,5 +1,6 @@
-//! Small values that every room shares: generations that only go forward, and
-//! counters whose size is bounded whatever is counted.
+//! Small values that every room shares: generations that only go forward,
+//! counters whose size is bounded whatever is counted, and text of others as it
+//! may be shown.
 //!
 //! Counters here have one writer each: a thread owns its counters and writes
 //! them without locked instructions, any other thread may read them.
@@ -8,6 +9,7 @@
 mod counter;
 mod generation;
 mod histogram;
+pub mod text;
 mod top;
 
 pub use counter::Counter;

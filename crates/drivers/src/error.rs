@@ -37,6 +37,16 @@ impl Error {
     /// The same, with words before the message.
     pub(crate) fn within(self, place: &str) -> Error {
         let text = format!("{place}: {}", self.message());
+        self.with_message(text)
+    }
+
+    /// The same without what would break or reorder the line that it is shown in.
+    pub(crate) fn in_one_line(self) -> Error {
+        let text = base::text::one_line(self.message()).into_owned();
+        self.with_message(text)
+    }
+
+    fn with_message(self, text: String) -> Error {
         match self {
             Error::Transient(_) => Error::Transient(text),
             Error::Refused(_) => Error::Refused(text),

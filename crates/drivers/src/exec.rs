@@ -251,11 +251,11 @@ fn check_name(what: &str, name: &str) -> Result<()> {
     if name.is_empty()
         || name.len() > NAME_LEN_MAX
         || name.starts_with('-')
-        || name.chars().any(char::is_control)
+        || name.contains(base::text::is_hidden)
     {
         return Err(Error::Unknown(format!(
-            "{what} {name:?}; accepted: 1 to {NAME_LEN_MAX} octets without control characters \
-             that do not begin with `-`"
+            "{what} {name:?}; accepted: 1 to {NAME_LEN_MAX} octets without control or \
+             format characters that do not begin with `-`"
         )));
     }
     Ok(())

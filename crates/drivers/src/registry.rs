@@ -104,5 +104,18 @@ async fn bounded<T>(driver: &str, call: impl Future<Output = Result<T>>) -> Resu
         let secs = CALL_MAX.as_secs();
         Err(Error::Transient(format!("the driver has not answered for {secs} s")))
     });
-    answer.map_err(|error| error.within(driver))
+    // Whatever a driver quotes: one message is one line.
+    answer.map_err(|error| error.within(driver).in_one_line())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_any_driver_complains_about_is_one_line() {
+        let call = async { Err::<(), _>(Error::Refused("no\n2026 INFO\u{202e} forged".into())) };
+        let error = bounded("lb", call).await.unwrap_err();
+        assert_eq!(error, Error::Refused("lb: no 2026 INFO? forged".into()));
+    }
 }

@@ -233,7 +233,8 @@ fn time(stamp: &str, format: Format) -> Result<i64, String> {
 
 /// The start of what somebody wrote.
 fn cut(text: &str) -> String {
-    text.chars().take(24).map(|letter| if letter.is_control() { '?' } else { letter }).collect()
+    const CHARS_MAX: usize = 24;
+    base::text::excerpt(text, CHARS_MAX)
 }
 
 #[cfg(test)]

@@ -97,34 +97,40 @@ pub enum NoValue {
     NotAQuery,
 }
 
-impl fmt::Display for NoValue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl NoValue {
+    fn text(&self) -> String {
         match self {
-            NoValue::Unreachable { whom, why } => write!(f, "{whom} does not answer: {why}"),
-            NoValue::Unread { page, why } => write!(f, "{page} cannot be read: {why}"),
-            NoValue::Late { whom, limit } => write!(f, "{whom} does not answer within {limit}"),
+            NoValue::Unreachable { whom, why } => format!("{whom} does not answer: {why}"),
+            NoValue::Unread { page, why } => format!("{page} cannot be read: {why}"),
+            NoValue::Late { whom, limit } => format!("{whom} does not answer within {limit}"),
             NoValue::Refused { whom, status, why } => {
-                write!(f, "{whom} refuses with status {status}: {why}")
+                format!("{whom} refuses with status {status}: {why}")
             }
-            NoValue::Garbled { whom, why } => write!(f, "{whom} answers nonsense: {why}"),
-            NoValue::NoSeries => f.write_str("no series match"),
-            NoValue::Ended { selector } => write!(f, "no live series match {selector}"),
+            NoValue::Garbled { whom, why } => format!("{whom} answers nonsense: {why}"),
+            NoValue::NoSeries => "no series match".into(),
+            NoValue::Ended { selector } => format!("no live series match {selector}"),
             NoValue::Ahead { selector, lead, is_past } => {
                 let lead = lead.map_or_else(String::new, |lead| format!("up to {lead} "));
                 let (verb, ago) = match is_past {
                     true => ("were", format!(" less than {} ago", freshness::DISTRUST)),
                     false => ("are", String::new()),
                 };
-                write!(
-                    f,
+                format!(
                     "samples of {selector} {verb} stamped {lead}in the future{ago}; accepted: \
                      exporters whose clock is right, or `honor_timestamps: false` in Prometheus"
                 )
             }
-            NoValue::NotANumber => f.write_str("what matches is not a number"),
-            NoValue::Unanswerable(why) => write!(f, "the query cannot be evaluated: {why}"),
-            NoValue::NotAQuery => f.write_str("the condition reads a knob and has no query"),
+            NoValue::NotANumber => "what matches is not a number".into(),
+            NoValue::Unanswerable(why) => format!("the query cannot be evaluated: {why}"),
+            NoValue::NotAQuery => "the condition reads a knob and has no query".into(),
         }
+    }
+}
+
+/// One line, whatever others wrote into it.
+impl fmt::Display for NoValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&base::text::one_line(&self.text()))
     }
 }
 
@@ -146,10 +152,24 @@ fn whole_secs(span: Millis) -> Millis {
 /// What others wrote, cut short and in one line, to be shown to people.
 fn excerpt(text: &str) -> String {
     const CHARS_MAX: usize = 200;
-    let printable = |letter: char| if letter.is_control() { ' ' } else { letter };
-    let mut line: String = text.trim().chars().map(printable).take(CHARS_MAX).collect();
-    if text.trim().chars().nth(CHARS_MAX).is_some() {
-        line.push('…');
+    base::text::excerpt(text, CHARS_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_wrote_cannot_forge_a_line_of_the_log() {
+        let why = "bad\n2026-11-18 INFO over\u{2028}x\u{202e}y";
+        assert_eq!(excerpt(why), "bad 2026-11-18 INFO over x?y");
+        let whom = "prometheus".to_owned();
+        let refused = NoValue::Refused { whom: whom.clone(), status: 422, why: why.into() };
+        let unreachable = NoValue::Unreachable { whom, why: why.into() };
+        let ended = NoValue::Ended { selector: "up{a=\"\u{202e}\"}".into() };
+        for reason in [refused, unreachable, ended, NoValue::Unanswerable(why.into())] {
+            let shown = reason.to_string();
+            assert!(!shown.contains(['\n', '\u{2028}', '\u{202e}']), "{shown:?}");
+        }
     }
-    line
 }

@@ -20,6 +20,7 @@ pub use cache::{CacheConfig, Transport as PeerTransport};
 use cache::{FileCache, FileCluster, FileNodeParts};
 use drain::FileDrain;
 
+use crate::admin::host::is_host;
 use crate::admin::socket::Group;
 use crate::coordination::FileCoordination;
 use crate::drains::DrainConfig;
@@ -46,6 +47,8 @@ pub struct Config {
     /// Without them this server is no authority.
     pub zones: Option<PathBuf>,
     pub admin: SocketAddr,
+    /// What clients of admin HTTP may call this server, beside its address.
+    pub admin_hosts: Vec<String>,
     pub control: PathBuf,
     /// Whose members may use the control socket, beside the server's own user.
     pub control_group: Option<Group>,
@@ -163,6 +166,7 @@ struct FileCookies {
 #[serde(deny_unknown_fields, default)]
 pub struct FileAdmin {
     pub listen: Option<String>,
+    pub hosts: Vec<String>,
     pub control: Option<PathBuf>,
     pub control_group: Option<String>,
 }
@@ -275,6 +279,7 @@ impl Checks {
             listen: listen.into_iter().map(|said| said.value).collect(),
             zones,
             admin,
+            admin_hosts: self.admin_hosts(spec.admin.hosts),
             control: flags.control.clone().or(spec.admin.control).unwrap_or_else(default_control),
             control_group: self.control_group(spec.admin.control_group),
             workers: self.within_said(workers, cores, 1..=1024),
@@ -309,6 +314,19 @@ impl Checks {
             Some(file) => format!("{}: {key}", file.display()),
             None => key.to_owned(),
         }
+    }
+
+    /// What clients may call the admin HTTP server.
+    pub fn admin_hosts(&mut self, hosts: Vec<String>) -> Vec<String> {
+        let place = self.place("admin.hosts");
+        for host in hosts.iter().filter(|host| !is_host(host)) {
+            let host = base::text::excerpt(host, 100);
+            self.problems.push(format!(
+                "{place}: `{host}` is no host; accepted: a name such as `pharos.example` or an \
+                 address, without a port"
+            ));
+        }
+        hosts
     }
 
     /// The group whose members may use the control socket.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 
 use crate::config::{check_control_directory, default_control};
-use crate::output::{Output, tame_value};
+use crate::output::{self, Output, tame_value};
 
 /// What is written as it is in a name within a URL; the rest could mean
 /// something there.
@@ -112,10 +112,10 @@ impl Socket {
     pub fn print(&self, value: &Value, show: Show) -> Result<(), String> {
         let mut out = Output::default();
         let written = match self.json {
-            true => writeln!(out, "{value}"),
+            true => writeln!(out, "{}", output::json(value)),
             false => show(&mut out, &tame_value(value)),
         };
-        written.map_err(crate::output::explain)
+        written.map_err(output::explain)
     }
 }
 

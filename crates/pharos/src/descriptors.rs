@@ -26,8 +26,8 @@ pub fn provide(config: &Config) {
 /// admin server need, and says so when the system allows less: connections
 /// would then be refused before their bounds are reached.
 pub fn provide_for(sockets: usize) {
-    // Admin HTTP and the control socket, each with its listener.
-    let http = 2 * (CONNECTIONS_MAX + 1);
+    // Admin HTTP and the control socket, each with its listener and a connection that waits.
+    let http = 2 * (CONNECTIONS_MAX + 2);
     let needed = (sockets + http) as u64 + RESERVE;
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= needed) {

@@ -31,6 +31,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use base::text::many_lines;
 use clap::{Parser, Subcommand, ValueEnum};
 use fleet::Fleet;
 use output::Output;
@@ -149,7 +150,7 @@ fn main() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(text) => {
             // A full disk under it must not turn an error into a panic.
-            let _ = writeln!(io::stderr(), "pharos: {}", output::tame(text.trim_end()));
+            let _ = writeln!(io::stderr(), "pharos: {}", many_lines(text.trim_end()));
             ExitCode::from(EXIT_FAILED)
         }
     }
@@ -216,10 +217,11 @@ fn start_log(level: &str, format: LogFormat) -> Result<(), String> {
     // What these say about every retry is said once by the coordination.
     let level = format!("zookeeper_client=off,chitchat=error,{level}");
     let filter = log_filter(&level)?;
+    let is_painted = io::stderr().is_terminal();
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal())
+        .with_writer(move || output::Log { is_painted })
+        .with_ansi(is_painted)
         // It would complain about a full disk by writing to it, and panic.
         .log_internal_errors(false);
     match format {

@@ -87,7 +87,7 @@ fn check(files: &[PathBuf], json: bool) -> Result<u8, String> {
         let said = json!({
             "files": count, "errors": errors, "problems": problems, "evacuations": evacuations,
         });
-        writeln!(out, "{said}")
+        writeln!(out, "{}", output::json(&said))
     } else {
         write_check(&mut out, &library, count, errors)
     };
@@ -151,7 +151,10 @@ fn show_plan(of: &Of, json: bool) -> Result<u8, String> {
     let foresight = plan.foresee(&BTreeMap::new());
     let mut out = Output::default();
     let written = match json {
-        true => writeln!(out, "{}", json!({ "plan": plan, "foresight": foresight })),
+        true => {
+            let planned = json!({ "plan": plan, "foresight": foresight });
+            writeln!(out, "{}", output::json(&planned))
+        }
         false => crate::drains::write_plan(&mut out, &plan, &foresight),
     };
     written.map_err(output::explain)?;

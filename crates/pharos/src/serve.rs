@@ -398,7 +398,9 @@ pub fn run(config: &Config, announce: impl FnOnce(&Sockets)) -> Result<u8, Strin
         Some(own) => Some(runtime.block_on(Drains::start(own.clone()))?),
         None => None,
     };
-    let _control = runtime.block_on(admin::start(&server, drains.clone(), admin, control))?;
+    let hosts = admin::host::Hosts::new(config.admin, &config.admin_hosts);
+    let started = admin::start(&server, drains.clone(), admin, hosts, control);
+    let _control = runtime.block_on(started)?;
     let started = Instant::now();
     let load = load_first(&server, config, &mut signals);
     let Some(report) = runtime.block_on(load)? else {

@@ -147,6 +147,7 @@ fn slow_http_clients_leave_dns_its_descriptors() {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(&frame(&question("www.a.test"))).unwrap();
     assert_eq!(read_frame(&mut stream).last_chunk(), Some(&[192, 0, 2, 9]));
+    assert_eq!(server.http("/healthz").0, 200, "who asks is answered");
     drop(slow);
     assert_eq!(server.http("/healthz").0, 200, "others have their turn again");
     let open = std::fs::read_dir(format!("/proc/{}/fd", server.child.id())).unwrap().count();

@@ -46,6 +46,8 @@ pub(super) fn show(raw: &[u8]) -> String {
         }
         if character.is_control() {
             let _ = write!(shown, "\\{:03}", character as u32);
+        } else if base::text::is_hidden(character) {
+            shown.push('?');
         } else {
             shown.push(character);
         }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::*;
 use crate::condition::{Comparison, NoData, Source};
+use crate::runbook::promql::QUERY_LEN_MAX;
 use crate::runbook::{
     self, Aim, ConditionUse, Evacuation, NoTraffic, Place, Problems, Runbooks, Service, Work,
 };
@@ -626,7 +627,9 @@ impl<'a, 'p> Compiler<'a, 'p> {
         replace: impl Fn(&str) -> String,
     ) -> Option<ConditionId> {
         let source = match &condition.source {
-            runbook::Source::Query(query) => Source::Query(replace(query)),
+            runbook::Source::Query(query) => {
+                Source::Query(self.bounded_query(condition.at, replace(query))?)
+            }
             runbook::Source::Gauge(knob) => Source::Gauge(self.knob(&replace(knob))?),
         };
         let condition = Condition {
@@ -645,6 +648,17 @@ impl<'a, 'p> Compiler<'a, 'p> {
             },
         };
         Some(self.keep(condition))
+    }
+
+    /// A query was checked with its variables in it, and may be longer without:
+    /// better now than in the middle of a run.
+    fn bounded_query(&mut self, at: Place, query: String) -> Option<String> {
+        if query.len() <= QUERY_LEN_MAX {
+            return Some(query);
+        }
+        let what = format!("the query has {} bytes with its variables replaced", query.len());
+        self.fail(at, what, format!("accepted: up to {QUERY_LEN_MAX}"));
+        None
     }
 
     fn keep(&mut self, condition: Condition) -> ConditionId {

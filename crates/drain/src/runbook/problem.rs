@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use base::text::one_line;
 use serde::Serialize;
 
 /// Problems kept of one file; past that only their number grows. A file of
@@ -172,20 +173,33 @@ impl fmt::Display for Severity {
     }
 }
 
-/// `file:line:column: error: what; remedy`, as editors read it.
+/// `file:line:column: error: what; remedy`, as editors read it: one line, also
+/// where a file's name or what it quotes has several.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.file)?;
+        f.write_str(&one_line(&self.file))?;
         if self.line > 0 {
             write!(f, ":{}:{}", self.line, self.column)?;
         }
-        write!(f, ": {}: {}; {}", self.severity, self.what, self.remedy)
+        write!(f, ": {}: {}; {}", self.severity, one_line(&self.what), one_line(&self.remedy))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_problem_is_one_line_whatever_the_file_is_called() {
+        let mut problems = Problems::default();
+        let file = problems.open("a\nb.yaml: error: forged; x\u{202e}.yaml");
+        let at = Place { file, line: 1, column: 1 };
+        problems.error(at, "unknown key `a\u{2028}b`", "accepted: c");
+        assert_eq!(
+            problems.into_sorted()[0].to_string(),
+            "a b.yaml: error: forged; x?.yaml:1:1: error: unknown key `a b`; accepted: c"
+        );
+    }
 
     #[test]
     fn problems_are_sorted_said_once_and_bounded() {

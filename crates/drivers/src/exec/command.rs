@@ -4,6 +4,7 @@
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use base::text::excerpt;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, Command};
@@ -13,8 +14,9 @@ use crate::error::{Error, Result};
 
 /// The longest output that is read. A knob's value is short.
 const OUTPUT_LEN_MAX: usize = 64 * 1024;
-/// How much of what a command complains about is told.
-const COMPLAINT_LEN_MAX: usize = 2048;
+/// How much of what a command complains about is read, and how much is told.
+const COMPLAINT_LEN_MAX: usize = 4096;
+const COMPLAINT_CHARS_MAX: usize = 1000;
 /// How long output may go on after the command has ended, from something that
 /// it left behind.
 const LINGER_MAX: Duration = Duration::from_millis(500);
@@ -173,9 +175,10 @@ async fn drink(
 }
 
 fn judge(program: &str, ended: Ended) -> Result<String> {
+    // It ends up in records, logs and on pages, where it must not make up lines.
     let complaint = String::from_utf8_lossy(&ended.complaint);
-    let complaint = match complaint.trim() {
-        "" => "it said nothing on standard error",
+    let complaint = match excerpt(&complaint, COMPLAINT_CHARS_MAX) {
+        said if said.is_empty() => "it said nothing on standard error".to_owned(),
         said => said,
     };
     match ended.status.code() {
@@ -207,7 +210,21 @@ fn judge(program: &str, ended: Ended) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
     use super::*;
+
+    #[test]
+    fn a_complaint_cannot_forge_a_line_of_the_log() {
+        let complaint = "bad\n2026-11-18T02:00:00Z  INFO over: \u{202e}Completed\u{2028}run=99\n";
+        let (output, complaint) = (Vec::new(), complaint.as_bytes().to_vec());
+        let ended = Ended { status: ExitStatus::from_raw(1 << 8), output, complaint };
+        assert_eq!(
+            judge("set-weight", ended).unwrap_err().message(),
+            "`set-weight` failed (exit status: 1): bad 2026-11-18T02:00:00Z  INFO over: \
+             ?Completed run=99"
+        );
+    }
 
     #[test]
     fn names_are_replaced_once() {

@@ -248,13 +248,10 @@ fn malformed(expected: &str, found: &str) -> Malformed {
     Malformed(format!("expected {expected}, found {:?}", start(found)))
 }
 
-/// The beginning of a text, for messages.
+/// The beginning of a text of HAProxy's, as one line, for messages.
 pub fn start(text: &str) -> String {
     const SHOWN_MAX: usize = 120;
-    match text.char_indices().nth(SHOWN_MAX) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
+    base::text::excerpt(text, SHOWN_MAX)
 }
 
 #[cfg(test)]
@@ -300,6 +297,12 @@ mod tests {
                     ux,dc1-a,3,1,2,9,,\"a, \"\"b\"\"\",\nother,x,1,1,1,1,1,,\n\n";
         let stat = Stat { name: "dc1-a".into(), sessions: 3, rate: 9, errors: 3 };
         assert_eq!(stats(text, "ux").unwrap(), [stat]);
+    }
+
+    #[test]
+    fn what_haproxy_says_is_quoted_as_one_bounded_line() {
+        assert_eq!(start("No such\nserver\u{202e}."), "No such server?.");
+        assert_eq!(start(&"x".repeat(5000)).chars().count(), 121);
     }
 
     #[test]

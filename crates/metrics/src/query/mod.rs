@@ -18,12 +18,11 @@ mod tests;
 
 use std::fmt;
 
+pub use drain::runbook::promql::QUERY_LEN_MAX;
 use drain::{Millis, Time};
 
 use crate::series::{Labels, Store};
 
-/// Octets of the longest query.
-pub const QUERY_LEN_MAX: usize = 8192;
 /// How old the last sample of a series may be to be its value.
 pub const LOOKBACK: Millis = Millis::from_secs(300);
 

@@ -1,23 +1,29 @@
 //! HTTP connections, bounded in number and in time: whoever asks slowly or
-//! often must not take the descriptors that DNS needs.
+//! often must not take the descriptors that DNS needs, nor keep others from
+//! their answers.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::{Extension, Router};
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout;
+use tower::ServiceExt;
 
 use super::peer::Peer;
 
-/// Connections of one listener that are open at once. Further ones wait in the
-/// kernel, where they cost no descriptor.
+/// Connections of one listener that are open at once. For a further one the
+/// oldest is closed whose client is waited for; if there is none, it waits, and
+/// those behind it in the kernel, where they cost no descriptor.
 pub const CONNECTIONS_MAX: usize = 64;
 /// How long a client may take to say what it wants.
 pub const REQUEST_TIME_MAX: Duration = Duration::from_secs(10);
@@ -64,17 +70,23 @@ impl Listener for UnixListener {
 /// `time_max` at the longest.
 pub async fn serve<L: Listener>(listener: L, routes: Router, time_max: Duration) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let clients = Arc::new(Clients::default());
     loop {
-        // Never closed, so there is always a place sooner or later.
-        let Ok(place) = places.clone().acquire_owned().await else { return };
         match listener.accept().await {
             Ok(stream) => {
+                if places.available_permits() == 0 {
+                    clients.close_oldest_waited_for();
+                }
+                // Never closed, so there is always a place sooner or later.
+                let Ok(place) = places.clone().acquire_owned().await else { return };
                 let routes = match L::peer(&stream) {
                     Some(peer) => routes.clone().layer(Extension(peer)),
                     None => routes.clone(),
                 };
+                let (clients, client) = (clients.clone(), clients.enter());
                 tokio::spawn(async move {
-                    serve_one(stream, routes, time_max).await;
+                    serve_one(stream, routes, time_max, &client).await;
+                    clients.leave(&client);
                     drop(place);
                 });
             }
@@ -88,18 +100,89 @@ pub async fn serve<L: Listener>(listener: L, routes: Router, time_max: Duration)
 }
 
 /// Answers the one request of a connection.
-async fn serve_one<S>(stream: S, routes: Router, time_max: Duration)
+async fn serve_one<S>(stream: S, routes: Router, time_max: Duration, client: &Client)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let answer = service_fn(|request: Request<Incoming>| async {
+        client.set(Stage::Answered);
+        let response = routes.clone().oneshot(request).await;
+        client.set(Stage::Reads);
+        response
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(REQUEST_TIME_MAX)
         // An idle connection would keep its place from others.
         .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
-    // Whatever went wrong is the client's to notice.
-    let _ = timeout(time_max, connection).await;
+        .serve_connection(TokioIo::new(stream), answer);
+    tokio::select! {
+        // Whatever went wrong is the client's to notice.
+        _ = timeout(time_max, connection) => {}
+        () = client.closed.notified() => {}
+    }
+}
+
+/// Who has a connection, the oldest first.
+#[derive(Debug, Default)]
+struct Clients(Mutex<Vec<Arc<Client>>>);
+
+#[derive(Debug)]
+struct Client {
+    /// A [`Stage`].
+    stage: AtomicU8,
+    closed: Notify,
+}
+
+/// Whose turn it is on a connection.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Stage {
+    /// The client's: it has not said all of its request.
+    Asks,
+    /// The server's.
+    Answered,
+    /// The client's again: it has not read all of the response.
+    Reads,
+}
+
+impl Client {
+    fn new() -> Client {
+        Client { stage: AtomicU8::new(Stage::Asks as u8), closed: Notify::new() }
+    }
+
+    fn set(&self, stage: Stage) {
+        self.stage.store(stage as u8, Ordering::Relaxed);
+    }
+
+    fn is_waited_for(&self) -> bool {
+        self.stage.load(Ordering::Relaxed) != Stage::Answered as u8
+    }
+}
+
+impl Clients {
+    fn enter(&self) -> Arc<Client> {
+        let client = Arc::new(Client::new());
+        self.list().push(client.clone());
+        client
+    }
+
+    fn leave(&self, client: &Arc<Client>) {
+        self.list().retain(|own| !Arc::ptr_eq(own, client));
+    }
+
+    /// Makes room: who says a request slowly, or does not read the response, has
+    /// to give way to those who do. What the server itself works on is not given
+    /// up.
+    fn close_oldest_waited_for(&self) {
+        let mut list = self.list();
+        if let Some(at) = list.iter().position(|own| own.is_waited_for()) {
+            list.remove(at).closed.notify_one();
+        }
+    }
+
+    fn list(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Client>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[cfg(test)]
@@ -113,7 +196,9 @@ mod tests {
     fn connect(held_len: usize) -> DuplexStream {
         let (client, own) = tokio::io::duplex(held_len);
         let routes = Router::new().route("/", get(async || "x".repeat(1 << 20)));
-        tokio::spawn(serve_one(own, routes, READING_TIME_MAX));
+        tokio::spawn(async move {
+            serve_one(own, routes, READING_TIME_MAX, &Client::new()).await;
+        });
         client
     }
 
@@ -130,6 +215,32 @@ mod tests {
     async fn a_request_that_does_not_come_is_not_waited_for() {
         assert_eq!(lasts("").await, REQUEST_TIME_MAX);
         assert_eq!(lasts("GET / HTTP/1.1\r\nhost: x\r\n").await, REQUEST_TIME_MAX);
+    }
+
+    /// Two hundred half-sent requests kept alarms blind for as long as they were
+    /// repeated.
+    #[tokio::test]
+    async fn half_sent_requests_keep_nobody_from_an_answer() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let routes = Router::new().route("/healthz", get(async || "ready"));
+        let server = tokio::spawn(serve(listener, routes, READING_TIME_MAX));
+        let mut held = Vec::new();
+        for _ in 0..2 * CONNECTIONS_MAX {
+            let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+            stream.write_all(b"GET /healthz HTTP/1.1\r\n").await.unwrap();
+            held.push(stream);
+        }
+        let ask = async {
+            let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+            stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.unwrap();
+            answer
+        };
+        let answer = timeout(Duration::from_secs(5), ask).await.expect("an answer in time");
+        assert!(answer.ends_with("ready"), "{answer}");
+        server.abort();
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,10 +1,12 @@
-//! The admin HTTP server: reading over loopback TCP, writing only through a
+//! The admin HTTP server: reading over TCP, by those who name it as it is called
+//! (`host`), writing only through a
 //! socket in the file system that only the server's own user can open, and the
 //! members of `admin.control_group`; who they are is what the kernel says.
 
 mod cache;
 pub mod connections;
 mod fleet;
+pub mod host;
 pub mod peer;
 pub mod socket;
 
@@ -14,6 +16,7 @@ use authority::Image;
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::extract::{FromRequest, Path as UrlPath, Query, Request, State};
 use axum::http::{StatusCode, Uri};
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -27,10 +30,14 @@ use crate::drains::{Drains, api};
 use crate::reload::{Failure, reload};
 use crate::serve::Server;
 use connections::{CONTROL_TIME_MAX, READING_TIME_MAX, REQUEST_TIME_MAX};
+use host::Hosts;
 
 pub use connections::CONNECTIONS_MAX;
 pub use fleet::body;
 
+/// Pages below /v1 that are made at once for those who ask over TCP: they may wait
+/// for the disk and for drivers, and /healthz and /metrics must not wait with them.
+const PAGES_MAX: usize = CONNECTIONS_MAX / 2;
 /// Zones on one page at the most.
 const PAGE_LEN_MAX: usize = 1000;
 const PAGE_LEN: usize = 100;
@@ -52,6 +59,7 @@ pub async fn start(
     server: &Arc<Server>,
     drains: Option<Arc<Drains>>,
     listener: std::net::TcpListener,
+    hosts: Hosts,
     control: Option<socket::Bound>,
 ) -> Result<Option<socket::Place>, String> {
     let failed = |error| format!("the admin HTTP server cannot start: {error}");
@@ -60,6 +68,7 @@ pub async fn start(
     let desk = Desk { server: server.clone(), drains: drains.clone(), listing };
     let of_drains = |pages: fn(Arc<Drains>) -> Router| drains.clone().map_or(Router::new(), pages);
     let routes = reading().with_state(desk.clone()).merge(of_drains(api::reading));
+    let routes = hosts.guard(with_bounded_pages(routes));
     tokio::spawn(connections::serve(listener, routes, READING_TIME_MAX));
     Ok(control.map(|(listener, place)| {
         let routes = reading()
@@ -74,6 +83,26 @@ pub async fn start(
             .layer(axum::middleware::from_fn(peer::require_account));
         tokio::spawn(connections::serve(listener, routes, CONTROL_TIME_MAX));
         place
+    }))
+}
+
+/// The same routes; of pages below /v1 only so many are made at once.
+fn with_bounded_pages(routes: Router) -> Router {
+    let turns = Arc::new(Semaphore::new(PAGES_MAX));
+    routes.layer(middleware::from_fn(move |request: Request, next: Next| {
+        let turns = turns.clone();
+        async move {
+            if !request.uri().path().starts_with("/v1/") {
+                return next.run(request).await;
+            }
+            match turns.try_acquire() {
+                Ok(_turn) => next.run(request).await,
+                Err(_) => {
+                    let text = format!("{PAGES_MAX} other pages are being made; try again");
+                    error(StatusCode::SERVICE_UNAVAILABLE, text)
+                }
+            }
+        }
     }))
 }
 
@@ -329,6 +358,27 @@ mod tests {
         assert_eq!(list().await, StatusCode::SERVICE_UNAVAILABLE);
         drop(turn);
         assert_eq!(list().await, StatusCode::OK);
+    }
+
+    #[tokio::test]
+    async fn pages_that_hang_keep_nobody_from_health_and_metrics() {
+        use tower::ServiceExt;
+
+        let routes = Router::new()
+            .route("/v1/plans", get(std::future::pending::<()>))
+            .route("/healthz", get(async || "ready"));
+        let routes = with_bounded_pages(routes);
+        let ask = |path: &str| {
+            let request = Request::get(path).body(axum::body::Body::empty()).unwrap();
+            routes.clone().oneshot(request)
+        };
+        let hanging: Vec<_> = (0..PAGES_MAX).map(|_| tokio::spawn(ask("/v1/plans"))).collect();
+        // Each has its turn before another is asked for.
+        tokio::task::yield_now().await;
+        let answer = timeout(Duration::from_secs(5), ask("/v1/plans")).await.unwrap();
+        assert_eq!(answer.unwrap().status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(ask("/healthz").await.unwrap().status(), StatusCode::OK);
+        hanging.iter().for_each(|own| own.abort());
     }
 
     /// A server with the zone `a.test` on a fleet.

@@ -43,7 +43,7 @@ use drivers::Drivers;
 use health::{Credentials, Endpoint, Health, Prometheus, Scraper, ScraperSettings, Target};
 use jiff::tz::TimeZone;
 use store::{AuditKey, Filter, NewRun, PublicKey, RunId, Store};
-use tokio::sync::{oneshot, watch as watching};
+use tokio::sync::{Semaphore, oneshot, watch as watching};
 use tokio::time::{Instant, sleep};
 
 pub use executor::Handle;
@@ -119,6 +119,8 @@ impl HealthConfig {
 pub struct Drains {
     instance: Instance,
     runbooks: PathBuf,
+    /// One reading of runbooks at a time.
+    readings: Arc<Semaphore>,
     world: World,
     /// There is no Prometheus: queries are answered here.
     is_alone: bool,
@@ -213,6 +215,7 @@ impl Drains {
         let drains = Arc::new(Drains {
             instance,
             runbooks: config.runbooks,
+            readings: Arc::new(Semaphore::new(1)),
             world: World {
                 store: store.clone(),
                 drivers: Arc::new(drivers),

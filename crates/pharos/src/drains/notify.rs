@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use base::text::one_line;
 use serde::{Deserialize, Serialize};
 use store::RunId;
 use tokio::io::AsyncWriteExt;
@@ -128,7 +129,7 @@ impl Channels {
 
     /// Logs what waits for a person; returns the message about it.
     pub fn alert(&self, run: RunId, datacenter: &str, own: &NeedsPerson) -> Option<Message> {
-        let text = format!("{}: {}; {}", object(own), own.why, own.todo);
+        let text = one_line(&format!("{}: {}; {}", object(own), own.why, own.todo));
         tracing::warn!(%run, kind = ?own.kind, "waits for a person: {text}");
         self.alert.as_ref().map(|channel| Message {
             channel: channel.clone(),

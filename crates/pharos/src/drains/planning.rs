@@ -2,6 +2,7 @@
 //! where knobs stood before they were turned, and what others have drained.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use drain::history::{STUCK_MARGIN, Sample, expect};
 use drain::runbook::{Library, Problem};
@@ -16,7 +17,7 @@ const SAMPLES_MAX: u32 = drain::history::SAMPLES_MAX as u32;
 impl Drains {
     /// What would be done, with what earlier runs say about it.
     pub async fn plan(&self, datacenter: &str, direction: Direction) -> Result<Plan, Refused> {
-        let library = self.library().map_err(Refused::Failed)?;
+        let library = self.library().await.map_err(Refused::Failed)?;
         if library.is_sound() && !library.evacuations().any(|known| known == datacenter) {
             let known: Vec<&str> = library.evacuations().collect();
             return Err(Refused::Unknown(format!(
@@ -26,15 +27,14 @@ impl Drains {
             )));
         }
         let originals = self.originals(datacenter).await?.for_plan();
-        let refuse = |problems: Vec<Problem>| {
-            let lines: Vec<String> = problems.iter().map(Problem::to_string).collect();
-            Refused::Conflict(lines.join("\n"))
+        let compiled = |expectations: BTreeMap<String, Expected>| {
+            let (library, datacenter) = (library.clone(), datacenter.to_owned());
+            let originals = originals.clone();
+            self.apart(move || library.plan(&datacenter, direction, &expectations, &originals))
         };
-        let blank =
-            library.plan(datacenter, direction, &BTreeMap::new(), &originals).map_err(refuse)?;
+        let blank = compiled(BTreeMap::new()).await.map_err(Refused::Failed)?.map_err(refuse)?;
         let expectations = self.expectations(&blank).await?;
-        let mut plan =
-            library.plan(datacenter, direction, &expectations, &originals).map_err(refuse)?;
+        let mut plan = compiled(expectations).await.map_err(Refused::Failed)?.map_err(refuse)?;
         self.place(&mut plan).await?;
         fleet::measure(&self.world, &mut plan).await;
         Ok(plan)
@@ -55,8 +55,27 @@ impl Drains {
         Ok(())
     }
 
-    pub(super) fn library(&self) -> Result<Library, String> {
-        read_files(std::slice::from_ref(&self.runbooks)).map(Library::new)
+    /// The runbooks as they are now.
+    pub(super) async fn library(&self) -> Result<Arc<Library>, String> {
+        let path = self.runbooks.clone();
+        self.apart(move || read_files(&[path]).map(Library::new).map(Arc::new)).await?
+    }
+
+    /// Works on runbooks where it holds neither runs nor fences, however long it
+    /// takes, and one piece of work at a time: plans can be asked for by anybody.
+    async fn apart<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, String> {
+        let turn = self.readings.clone().acquire_owned().await;
+        let turn = turn.map_err(|closed| closed.to_string())?;
+        let work = move || {
+            // Kept even if nobody waits for the work any more.
+            let _turn = turn;
+            work()
+        };
+        let broke = |_| "the runbooks could not be read: the work broke off".to_owned();
+        tokio::task::spawn_blocking(work).await.map_err(broke)
     }
 
     async fn expectations(&self, plan: &Plan) -> Result<BTreeMap<String, Expected>, Refused> {
@@ -99,11 +118,13 @@ impl Drains {
         let Ok(originals) = self.world.store.originals(&restore.datacenter).await else {
             return Vec::new();
         };
-        let none = BTreeMap::new();
-        let drain = self.library().ok().and_then(|library| {
-            library.plan(&restore.datacenter, Direction::Drain, &none, &BTreeMap::new()).ok()
+        let Ok(library) = self.library().await else { return Vec::new() };
+        let datacenter = restore.datacenter.clone();
+        let drain = self.apart(move || {
+            let none = BTreeMap::new();
+            library.plan(&datacenter, Direction::Drain, &none, &BTreeMap::new())
         });
-        let Some(drain) = drain else { return Vec::new() };
+        let Ok(Ok(drain)) = drain.await else { return Vec::new() };
         // What a drain turns and no restore puts back comes back by itself, or the runbooks
         // would not be sound.
         let known: BTreeSet<String> =
@@ -119,4 +140,10 @@ impl Drains {
         })
         .collect()
     }
+}
+
+/// Why runbooks give no plan: all that is wrong with them.
+fn refuse(problems: Vec<Problem>) -> Refused {
+    let lines: Vec<String> = problems.iter().map(Problem::to_string).collect();
+    Refused::Conflict(lines.join("\n"))
 }

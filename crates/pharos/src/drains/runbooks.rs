@@ -3,11 +3,13 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use base::text::one_line;
 use drain::runbook::Library;
 
-/// Files read at the most, and octets of one.
-const FILES_MAX: usize = 10_000;
+/// Files read at the most, bytes of one, and bytes of all.
+const FILES_MAX: usize = 4096;
 const FILE_LEN_MAX: u64 = 4 << 20;
+const TOTAL_LEN_MAX: usize = 16 << 20;
 /// Folders within folders. Who has more has a link to one above.
 const DEPTH_MAX: usize = 32;
 
@@ -23,7 +25,7 @@ pub fn read_files(paths: &[PathBuf]) -> Result<Vec<(String, String)>, String> {
         }
     }
     if files.is_empty() {
-        let named: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        let named: Vec<String> = paths.iter().map(|path| shown(path)).collect();
         return Err(format!(
             "no runbook in {}; accepted: files, or folders with *.yaml, *.yml or *.json",
             named.join(", ")
@@ -31,11 +33,23 @@ pub fn read_files(paths: &[PathBuf]) -> Result<Vec<(String, String)>, String> {
     }
     files.sort();
     files.dedup();
-    let (mut read, mut unread) = (Vec::new(), Vec::new());
+    if files.len() > FILES_MAX {
+        return Err(format!("{} runbooks; accepted: at most {FILES_MAX}", files.len()));
+    }
+    let (mut read, mut unread, mut total) = (Vec::new(), Vec::new(), 0);
     for path in files {
         match read_file(&path) {
-            Ok(file) => read.push(file),
+            Ok(file) => {
+                total += file.1.len();
+                read.push(file);
+            }
             Err(why) => unread.push(why),
+        }
+        if total > TOTAL_LEN_MAX {
+            let at = shown(&path);
+            return Err(format!(
+                "{at}: the runbooks up to here have more than {TOTAL_LEN_MAX} bytes"
+            ));
         }
     }
     if unread.is_empty() { Ok(read) } else { Err(unread.join("\n")) }
@@ -47,7 +61,7 @@ pub fn complaint(path: &Path) -> Option<String> {
         Ok(files) => Library::new(files),
         Err(why) => return Some(why),
     };
-    let path = path.display();
+    let path = shown(path);
     (!library.is_sound()).then(|| {
         format!("the runbooks in {path} have errors; `pharos runbook check {path}` lists them")
     })
@@ -55,11 +69,11 @@ pub fn complaint(path: &Path) -> Option<String> {
 
 /// Adds the runbooks of a folder.
 fn gather(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), String> {
-    let failed = |error| format!("{}: cannot be read: {error}", folder.display());
+    let failed = |error| format!("{}: cannot be read: {error}", shown(folder));
     if depth > DEPTH_MAX {
         return Err(format!(
             "{}: more than {DEPTH_MAX} folders within each other; is one a link to one above?",
-            folder.display()
+            shown(folder)
         ));
     }
     for entry in std::fs::read_dir(folder).map_err(failed)? {
@@ -68,7 +82,7 @@ fn gather(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), S
             continue;
         }
         let path = entry.path();
-        let failed = |error| format!("{}: cannot be read: {error}", path.display());
+        let failed = |error| format!("{}: cannot be read: {error}", shown(&path));
         let kind = std::fs::metadata(&path).map_err(failed)?;
         let extension = path.extension().and_then(|extension| extension.to_str());
         if kind.is_dir() {
@@ -77,7 +91,7 @@ fn gather(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), S
             files.push(path);
         }
         if files.len() > FILES_MAX {
-            return Err(format!("{}: more files than {FILES_MAX}", folder.display()));
+            return Err(format!("{}: more files than {FILES_MAX}", shown(folder)));
         }
     }
     Ok(())
@@ -85,16 +99,20 @@ fn gather(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), S
 
 /// The name and the text of one file.
 pub fn read_file(path: &Path) -> Result<(String, String), String> {
-    let name = path.display().to_string();
-    let failed = |error| format!("{name}: cannot be read: {error}");
+    let failed = |error| format!("{}: cannot be read: {error}", shown(path));
     // Its length says nothing of a pipe, or of a file that is just written.
     let file = std::fs::File::open(path).map_err(failed)?;
     let mut text = String::new();
     let len = file.take(FILE_LEN_MAX + 1).read_to_string(&mut text).map_err(failed)?;
     if len as u64 > FILE_LEN_MAX {
-        return Err(format!("{name}: too long; accepted: at most {FILE_LEN_MAX} octets"));
+        return Err(format!("{}: too long; accepted: at most {FILE_LEN_MAX} octets", shown(path)));
     }
-    Ok((name, text))
+    Ok((path.display().to_string(), text))
+}
+
+/// The name of a file as part of a line: it may hold what breaks lines.
+fn shown(path: &Path) -> String {
+    one_line(&path.display().to_string()).into_owned()
 }
 
 #[cfg(test)]
@@ -145,6 +163,25 @@ mod tests {
         assert!(complaint(home.path()).unwrap().contains("pharos runbook check"));
         std::fs::write(&file, "pharos: template/v1\ntemplate: T\n").unwrap();
         assert!(complaint(home.path()).is_some());
+    }
+
+    #[test]
+    fn runbooks_are_bounded_all_together() {
+        let home = tempfile::tempdir().unwrap();
+        for at in 0..17 {
+            let file = std::fs::File::create(home.path().join(format!("{at}.yaml"))).unwrap();
+            file.set_len(1 << 20).unwrap();
+        }
+        let why = names(home.path()).unwrap_err();
+        assert!(why.contains("more than 16777216 bytes"), "{why}");
+        std::fs::remove_file(home.path().join("0.yaml")).unwrap();
+        assert_eq!(names(home.path()).unwrap().len(), 16);
+    }
+
+    #[test]
+    fn a_file_is_named_in_one_line() {
+        let why = read_file(Path::new("/none/a\nb\u{202e}.yaml")).unwrap_err();
+        assert!(why.starts_with("/none/a b?.yaml: cannot be read"), "{why}");
     }
 
     #[test]

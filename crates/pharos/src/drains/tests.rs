@@ -88,6 +88,45 @@ fn config(name: &str, home: &Path) -> DrainConfig {
     }
 }
 
+#[tokio::test]
+async fn the_page_of_a_report_runs_and_loads_nothing() {
+    use tower::ServiceExt;
+
+    let home = tempfile::tempdir().unwrap();
+    let drains = start(home.path()).await;
+    let run = begin(&drains).await;
+    let path = format!("/v1/drains/{run}/report.html");
+    let request = axum::extract::Request::get(path).body(axum::body::Body::empty()).unwrap();
+    let response = api::reading(drains).oneshot(request).await.unwrap();
+    let header = |name: &str| response.headers()[name].to_str().unwrap();
+    assert!(header("content-security-policy").starts_with("default-src 'none'; style-src"));
+    assert_eq!(header("x-content-type-options"), "nosniff");
+}
+
+/// A runbook that took long to check held runs, and with them a fence.
+#[tokio::test]
+async fn runbooks_that_take_long_hold_nothing_else() {
+    let home = tempfile::tempdir().unwrap();
+    let drains = start(home.path()).await;
+    let runbooks = home.path().join("runbooks");
+    std::fs::remove_dir_all(&runbooks).unwrap();
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &runbooks, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    // Nobody writes to the pipe for a second: so long it takes to read.
+    let writer = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_secs(1));
+        std::fs::OpenOptions::new().write(true).open(runbooks).map(drop)
+    });
+    let began = Instant::now();
+    let plan = drains.plan("east", Direction::Drain);
+    assert!(tokio::time::timeout(Duration::from_millis(100), plan).await.is_err());
+    assert!(began.elapsed() < Duration::from_millis(900), "{:?}", began.elapsed());
+    // The next waits for its turn, and finds a pipe that ends at once.
+    let plan = drains.plan("east", Direction::Drain);
+    assert!(tokio::time::timeout(Duration::from_millis(100), plan).await.is_err());
+    writer.join().unwrap().unwrap();
+}
+
 fn user(uid: u32) -> Actor {
     let name = Some(format!("user-{uid}"));
     Actor::user(User { uid, gid: uid, pid: None, name })

@@ -17,6 +17,7 @@ use super::counters::percentile;
 use super::node::Node;
 use super::{Front, metrics};
 use crate::admin::connections::{self, READING_TIME_MAX};
+use crate::admin::host::Hosts;
 use crate::admin::{body, error, socket};
 use crate::coordination::Observer;
 
@@ -27,11 +28,12 @@ type Shared = State<Arc<Front>>;
 pub async fn start(
     front: &Arc<Front>,
     listener: std::net::TcpListener,
+    hosts: Hosts,
     control: Option<socket::Bound>,
 ) -> Result<Option<socket::Place>, String> {
     let failed = |error| format!("the admin HTTP server cannot start: {error}");
     let listener = TcpListener::from_std(listener).map_err(failed)?;
-    let routes = reading().with_state(front.clone());
+    let routes = hosts.guard(reading().with_state(front.clone()));
     tokio::spawn(connections::serve(listener, routes, READING_TIME_MAX));
     Ok(control.map(|(listener, place)| {
         let routes = reading().route("/v1/front/drain", post(drain)).with_state(front.clone());

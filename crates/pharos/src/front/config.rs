@@ -30,6 +30,8 @@ pub struct Config {
     /// Who lists the nodes, if anybody does.
     pub coordination: Option<ZooKeeperPlace>,
     pub admin: SocketAddr,
+    /// What clients of admin HTTP may call this server, beside its address.
+    pub admin_hosts: Vec<String>,
     pub control: PathBuf,
     pub control_group: Option<crate::admin::socket::Group>,
     pub workers: usize,
@@ -123,6 +125,7 @@ fn convert(checks: &mut Checks, spec: File, flags: &Flags) -> Config {
         nodes: nodes(checks, flags, front.nodes, &listen, is_told),
         coordination: coordination.and_then(|said| place(checks, &said)),
         admin: checks.admin(admin_said, ADMIN, &listen),
+        admin_hosts: checks.admin_hosts(admin.hosts),
         listen: listen.into_iter().map(|said| said.value).collect(),
         control: flags.control.clone().or(admin.control).unwrap_or_else(default_control),
         control_group: checks.control_group(admin.control_group),

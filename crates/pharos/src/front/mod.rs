@@ -34,6 +34,7 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
+use crate::admin::host::Hosts;
 use crate::admin::socket;
 use crate::coordination::Observer;
 use crate::fleet::Door;
@@ -111,7 +112,8 @@ pub fn run(flags: &Flags) -> Result<u8, String> {
     runtime.block_on(find_nodes(&front, &config.nodes, addresses))?;
     let opened = || socket::open(&config.control, config.control_group.as_ref());
     let control = runtime.block_on(async { opened() })?;
-    let _control = runtime.block_on(admin::start(&front, admin, control))?;
+    let hosts = Hosts::new(config.admin, &config.admin_hosts);
+    let _control = runtime.block_on(admin::start(&front, admin, hosts, control))?;
     let stop = Arc::new(AtomicBool::new(false));
     let threads = start_workers(&front, workers, &stop)?;
     start_connections(&front, &runtime, tcp)?;

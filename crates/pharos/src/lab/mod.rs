@@ -67,7 +67,7 @@ pub fn run(command: LabCommand) -> Result<u8, String> {
     };
     let mut out = Output::default();
     let written = match args.json {
-        true => writeln!(out, "{}", serde_json::json!(report)),
+        true => writeln!(out, "{}", output::json(&serde_json::json!(report))),
         false => told::tell(&mut out, &report),
     };
     written.map_err(output::explain)?;

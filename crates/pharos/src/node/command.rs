@@ -124,7 +124,7 @@ fn dump(socket: &Socket) -> Result<u8, String> {
         let mut out = Output::default();
         for entry in page["entries"].as_array().into_iter().flatten() {
             let written = match socket.is_json() {
-                true => writeln!(out, "{entry}"),
+                true => writeln!(out, "{}", output::json(entry)),
                 false => show_entry(&mut out, entry),
             };
             written.map_err(output::explain)?;

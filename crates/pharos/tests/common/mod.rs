@@ -146,7 +146,8 @@ pub fn command(mut command: Command, home: &TempDir, flags: &[&str]) -> Command 
 
 pub fn http(admin: SocketAddr, method: &str, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(admin).unwrap();
-    write!(stream, "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+    write!(stream, "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        .unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap();

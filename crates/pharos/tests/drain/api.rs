@@ -15,7 +15,7 @@ fn control(home: &Path, method: &str, path: &str, body: &str) -> (u16, Value) {
     let mut stream = UnixStream::connect(home.join("control.sock")).unwrap();
     write!(
         stream,
-        "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
          content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     )
@@ -93,7 +93,7 @@ fn events_are_told_from_the_first_to_the_last() {
     pharos.say(&["drain", "east", "--by", "ann"]);
     let mut stream = UnixStream::connect(home.path().join("control.sock")).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    write!(stream, "GET /v1/drains/1/events HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    write!(stream, "GET /v1/drains/1/events HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     let mut lines = BufReader::new(stream).lines();
     let mut seen = Vec::new();
     let mut is_told = false;

@@ -153,7 +153,7 @@ fn measured_values_are_few_and_survive_a_crash() {
 
 #[test]
 fn a_page_escapes_everything_and_says_who_when_and_why() {
-    let hostile = "</text><script>alert(1)</script>'\"";
+    let hostile = "</text><script>alert(1)</script>'\"\u{202e}\u{2028}";
     let mut sketch = Sketch::new();
     let errors = sketch.below(hostile, 1.0);
     sketch.shift(hostile, &[]);
@@ -171,6 +171,7 @@ fn a_page_escapes_everything_and_says_who_when_and_why() {
     let report = report_of(&world).identified(7, &jiff::tz::TimeZone::UTC);
     let page = crate::report::render(&report, &jiff::tz::TimeZone::UTC);
     assert!(!page.contains("<script") && page.contains("&lt;script&gt;"), "{page}");
+    assert!(!page.contains(['\u{202e}', '\u{2028}']), "{page}");
     assert!(page.contains("Run 7: drain of") && page.contains("resume all"), "{page}");
     assert!(page.contains(" UTC") && !page.contains("-0 %") && !page.contains("NaN"), "{page}");
     assert_eq!(report.opened_at.as_deref().map(|at| &at[at.len() - 6..]), Some("+00:00"));

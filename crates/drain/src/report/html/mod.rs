@@ -1,10 +1,12 @@
 //! A report as one HTML file: no script, nothing to load, to be read in any
 //! browser and kept with the post-mortem. Every text is escaped where it is put
-//! into the page, by construction.
+//! into the page, by construction, and characters that nobody sees are shown as
+//! question marks.
 
 mod charts;
 mod scale;
 
+use base::text::many_lines;
 use jiff::tz::TimeZone;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -45,7 +47,8 @@ pub fn render(report: &Report, zone: &TimeZone) -> String {
             }
         }
     };
-    page.into_string() + "\n"
+    // Escaped is not enough: a reason could still turn round what stands beside it.
+    many_lines(&page.into_string()).into_owned() + "\n"
 }
 
 fn title(report: &Report) -> String {

@@ -63,8 +63,8 @@ impl Meaning {
     /// Takes over what other parts are about.
     pub fn with(mut self, parts: impl IntoIterator<Item = Meaning>) -> Meaning {
         for part in parts {
-            self.selected.extend(part.selected);
-            self.divisions.extend(part.divisions);
+            append(&mut self.selected, part.selected);
+            append(&mut self.divisions, part.divisions);
         }
         self
     }
@@ -112,6 +112,15 @@ impl Meaning {
             .collect();
         divisions.sort_by_key(|division| division.offset);
         Analysis { selectors, divisions, never_negative: self.values.never_negative() }
+    }
+}
+
+/// Adds items to a list. The first ones become the list: a chain of operators
+/// would copy all that is on its left for each of them.
+fn append<T>(list: &mut Vec<T>, mut more: Vec<T>) {
+    match list.is_empty() {
+        true => *list = more,
+        false => list.append(&mut more),
     }
 }
 

@@ -18,6 +18,12 @@ use std::ops::Range;
 
 use crate::time::Millis;
 
+/// Bytes of a query. Who reads it, here or in the built-in scraper, takes a time
+/// that is bounded by this and by [`PARTS_MAX`].
+pub const QUERY_LEN_MAX: usize = 8192;
+/// Numbers, selectors, functions and operators of a query.
+pub const PARTS_MAX: u32 = 256;
+
 const COMPARISONS: &[&str] = &["==", "!=", "<=", "<", ">=", ">"];
 
 /// What a query consists of, as far as a drain needs it.

@@ -5,18 +5,22 @@ use super::functions::{AGGREGATIONS, OF_RANGES, OTHERS, WITH_ARGUMENT, has, name
 use super::lex::{self, Token, lex};
 use super::meaning::{Kind, Meaning, Operation, Selected, joined};
 use super::values::Values;
-use super::{Analysis, COMPARISONS, Fault};
+use super::{Analysis, COMPARISONS, Fault, PARTS_MAX, QUERY_LEN_MAX};
 use crate::runbook::words;
 use crate::time::Millis;
 
 /// Calls and brackets within each other.
 const DEPTH_MAX: u32 = 64;
 
+/// What helps with a query that is too large.
+const SIMPLER: &str = "a recording rule can hold parts of it";
+
 const WORDS_BETWEEN: &[&str] = &["and", "or", "unless", "atan2"];
 
 pub(super) fn read(query: &str) -> Result<Analysis, Fault> {
+    check_length(query)?;
     let tokens = lex(query)?;
-    let mut reader = Reader { query, tokens, at: 0, depth: 0 };
+    let mut reader = Reader { query, tokens, at: 0, depth: 0, parts: 0 };
     if reader.peek().is_none() {
         return reader.fault("the query is empty", "accepted: PromQL such as `sum(up)`");
     }
@@ -40,6 +44,18 @@ pub(super) fn read(query: &str) -> Result<Analysis, Fault> {
         }),
         Kind::Number | Kind::Vector => Ok(meaning.into_analysis(query)),
     }
+}
+
+/// Before anything is read: the time that takes must not be for others to choose.
+fn check_length(query: &str) -> Result<(), Fault> {
+    if query.len() <= QUERY_LEN_MAX {
+        return Ok(());
+    }
+    Err(Fault {
+        offset: query.floor_char_boundary(QUERY_LEN_MAX),
+        what: format!("the query has {} bytes", query.len()),
+        remedy: format!("accepted: up to {QUERY_LEN_MAX}; {SIMPLER}"),
+    })
 }
 
 /// What an operator does not go with. `numbers`: which of its sides are single
@@ -140,6 +156,7 @@ struct Reader<'a> {
     tokens: Vec<(usize, Token<'a>)>,
     at: usize,
     depth: u32,
+    parts: u32,
 }
 
 impl<'a> Reader<'a> {
@@ -207,12 +224,27 @@ impl<'a> Reader<'a> {
         if self.depth > DEPTH_MAX {
             return self.fault(
                 format!("more than {DEPTH_MAX} brackets lie within each other"),
-                "accepted: a simpler query; a recording rule can hold parts of it",
+                format!("accepted: a simpler query; {SIMPLER}"),
             );
         }
         let meaning = read(self)?;
         self.depth -= 1;
         Ok(meaning)
+    }
+
+    /// Counts one more number, selector, function or operator.
+    fn part(&mut self, offset: usize) -> Result<(), Fault> {
+        self.parts += 1;
+        if self.parts <= PARTS_MAX {
+            return Ok(());
+        }
+        Err(Fault {
+            offset,
+            what: format!("the query has more than {PARTS_MAX} parts"),
+            remedy: format!(
+                "accepted: up to {PARTS_MAX} numbers, selectors, functions and operators; {SIMPLER}"
+            ),
+        })
     }
 
     /// Terms with operators between them that bind at least so strongly.
@@ -240,6 +272,7 @@ impl<'a> Reader<'a> {
                 what,
                 remedy,
             })?;
+            self.part(offset)?;
             let truth = modifiers.truth;
             left = joined(&Operation { offset, operator, truth }, left, right);
         }
@@ -442,6 +475,7 @@ impl<'a> Reader<'a> {
                         "accepted: a number such as `0.5`",
                     );
                 };
+                self.part(start)?;
                 self.at += 1;
                 Ok(Meaning::new(Kind::Number, Values::constant(value), start..self.end()))
             }
@@ -471,6 +505,7 @@ impl<'a> Reader<'a> {
         self.at += 1;
         let aggregates = has(AGGREGATIONS, &lower);
         if aggregates && self.grouping()? || self.peek() == Some(Token::Sign("(")) {
+            self.part(offset)?;
             return match aggregates {
                 true => self.aggregation(&lower, offset),
                 false => self.call(word, offset),
@@ -493,6 +528,7 @@ impl<'a> Reader<'a> {
     /// A metric, or matchers, or both.
     fn selector(&mut self, name: Option<&str>) -> Result<Meaning, Fault> {
         let start = self.offset();
+        self.part(start)?;
         self.at += usize::from(name.is_some());
         let matchers = match self.peek() {
             Some(Token::Sign("{")) => self.matchers(name.is_some())?,

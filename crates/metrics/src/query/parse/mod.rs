@@ -11,11 +11,10 @@ use super::expr::{
 use super::lex::{Placed, Token, lex};
 use super::{Fault, QUERY_LEN_MAX};
 use crate::series::NAME;
+use drain::runbook::promql::PARTS_MAX;
 
 /// Brackets and operands within each other.
 const DEPTH_MAX: u32 = 48;
-/// Functions, operators and selectors: evaluation goes as deep.
-const PARTS_MAX: u32 = 256;
 /// Octets of a compiled pattern.
 const PATTERN_LEN_MAX: usize = 1 << 20;
 

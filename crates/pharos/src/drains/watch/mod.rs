@@ -31,7 +31,7 @@ pub fn show(socket: &Socket, run: u64) -> Result<u8, String> {
     let terminal = Terminal::of_stdout();
     let mut out = Output::painted();
     let shown = match socket.is_json() {
-        true => writeln!(out, "{answer}"),
+        true => writeln!(out, "{}", output::json(&answer)),
         false => {
             let status = read(&answer)?;
             let view = View { rows: None, ..terminal.view(&[]) };
@@ -74,7 +74,7 @@ pub fn follow(socket: &Socket, run: u64, warnings: &[&str]) -> Result<u8, String
         last = Some(news);
         let mut out = Output::painted();
         let shown = match (socket.is_json(), terminal.is_real) {
-            (true, _) if is_news => writeln!(out, "{answer}"),
+            (true, _) if is_news => writeln!(out, "{}", output::json(&answer)),
             (false, true) => frames.draw(&mut out, &status, &terminal, &warnings),
             (false, false) if is_news => {
                 writeln!(out, "{}\n", render(&status, &terminal.view(&[])))

@@ -1,6 +1,7 @@
 //! Lines of a terminal: texts with styles, cut and wrapped by the columns that
 //! they take, and painted at the end.
 
+use base::text::one_line;
 use unicode_width::UnicodeWidthChar;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,18 +39,6 @@ fn columns_of(letter: char) -> usize {
 /// How many columns a text takes.
 pub fn width(text: &str) -> usize {
     text.chars().map(columns_of).sum()
-}
-
-/// A text without what would speak to a terminal, or hide or reorder what stands
-/// beside it.
-pub fn tame(text: &str) -> String {
-    let is_hidden = |letter: char| matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
-    let tame = |letter: char| match letter {
-        '\n' | '\t' | '\r' => ' ',
-        letter if letter.is_control() || is_hidden(letter) => '?',
-        letter => letter,
-    };
-    text.chars().map(tame).collect()
 }
 
 /// The beginning of a text that fits, with a mark if something is missing.
@@ -116,7 +105,7 @@ impl Line {
 
     /// The same with more text.
     pub fn and(mut self, style: Style, text: impl AsRef<str>) -> Line {
-        self.0.push((style, tame(text.as_ref())));
+        self.0.push((style, one_line(text.as_ref()).into_owned()));
         self
     }
 
@@ -190,6 +179,7 @@ mod tests {
 
     #[test]
     fn what_speaks_to_a_terminal_or_reorders_text_is_shown_as_a_mark() {
-        assert_eq!(tame("a\u{1b}[2J\nb\u{202e}c"), "a?[2J b?c");
+        let line = Line::new(Style::Plain, "a\u{1b}[2J\nb\u{202e}c");
+        assert_eq!(line.paint(20, false), "a?[2J b?c");
     }
 }

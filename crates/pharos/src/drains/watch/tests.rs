@@ -361,7 +361,7 @@ proptest! {
             prop_assert!(width(line) <= columns, "{} > {columns}: {line}", width(line));
         }
         prop_assert!(!picture.contains("-0 %"), "{}", picture);
-        prop_assert!(!picture.contains(|letter: char| letter.is_control() && letter != '\n'));
+        prop_assert!(!picture.contains(|letter: char| base::text::is_hidden(letter) && letter != '\n'));
         // The same in colours takes no more room.
         let painted = render(&status, &View { has_colours: true, ..view });
         prop_assert_eq!(painted.split('\n').count(), picture.split('\n').count());
