@@ -3,9 +3,10 @@
 //! the promotion behind it is through, and a primary is not promoted by two.
 //!
 //! A service that has such a task claims every knob that its tasks set. Before
-//! one of them starts, goes back or corrects drift, the executor asks the store
-//! for its claim ([`Run::wanted_claims`]), which it gives to one task of one
-//! run. It is given back when the task is over ([`Run::claims`]).
+//! one of them sets the first, goes back or corrects drift, the executor asks the
+//! store for its claim ([`Run::wanted_claims`]), which it gives to one task of one
+//! run. It is given back when the task is over ([`Run::claims`]). What a task waits
+//! for before that, such as a replica that is far behind, holds up no other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -64,6 +65,13 @@ impl Claims {
         });
         let of = of.map(|knobs| knobs.into_iter().collect()).collect();
         Claims { of, granted: BTreeMap::new(), wanted: BTreeMap::new() }
+    }
+}
+
+impl Claims {
+    /// A task that does something else does not want it any more.
+    pub(super) fn forget_wish(&mut self, task: TaskId) {
+        self.wanted.remove(&task);
     }
 }
 
@@ -146,9 +154,13 @@ impl Run {
         self.wake(task);
     }
 
-    /// A task that waits for something else asks for nothing.
-    pub(super) fn claim_no_more(&mut self, task: TaskId) {
-        self.claims.wanted.remove(&task);
+    /// Whether what a task does now takes its claim: from the first knob that it
+    /// sets on, and on its whole way back.
+    pub(super) fn needs_claim(&self, task: TaskId) -> bool {
+        let stage = self.state.stage(&self.plan, task);
+        self.state.task(task).phase == Phase::Reverting
+            || !stage.is_interruptible
+            || set_by(stage).is_some()
     }
 
     /// Gives up claims that tasks do not need any more.

@@ -492,6 +492,7 @@ impl Run {
 
     fn move_task(&mut self, now: Time, task: TaskId, trigger: Trigger) {
         self.record(now, Fact::Moved { task, trigger });
+        self.claims.forget_wish(task);
         self.are_budgets_stale |= !self.plan.task(task).budgets.is_empty();
         self.look_no_more(task);
         self.wake(task);

@@ -22,7 +22,8 @@ impl Run {
         }
         let phase = self.state.task(task).phase;
         match phase {
-            Phase::Running | Phase::Reverting if self.is_held_for_claim(now, task) => {}
+            Phase::Running | Phase::Reverting
+                if self.needs_claim(task) && self.is_held_for_claim(now, task) => {}
             Phase::Waiting => self.start_if_due(now, task),
             Phase::Running => self.advance(now, task),
             Phase::Settling => self.settle_if_due(now, task),
@@ -55,19 +56,13 @@ impl Run {
         };
         match gate {
             Gate::Open { .. } => {
-                if self.is_held_for_claim(now, task) {
-                    return;
-                }
                 self.move_task(now, task, Trigger::Start);
                 let stage = self.state.task(task).stage;
                 self.record(now, Fact::Entered { task, stage });
                 self.wake_barriers(task);
             }
             Gate::Rising { until } => self.rise(task, until),
-            Gate::Closed(why) => {
-                self.claim_no_more(task);
-                self.await_gate(now, task, why);
-            }
+            Gate::Closed(why) => self.await_gate(now, task, why),
         }
     }
 

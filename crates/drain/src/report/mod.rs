@@ -64,6 +64,8 @@ pub struct Report {
     pub drifts: Vec<Drift>,
     /// Knobs that were not where they were left when the run was closed.
     pub astray: Vec<Astray>,
+    /// Fences that were closed when the run was: writes were refused.
+    pub fences: Vec<FenceReport>,
     pub commands: Vec<Said>,
     pub effects: u64,
 }
@@ -96,6 +98,14 @@ pub struct CloseCall {
     pub nearness: f64,
     pub value: f64,
     pub at: Time,
+}
+
+/// A fence that a task left closed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FenceReport {
+    pub task: String,
+    pub knob: String,
+    pub value: Value,
 }
 
 /// A task that failed, or could not be put back.
@@ -358,6 +368,14 @@ impl Gathered {
                 .collect(),
             drifts: self.drifts,
             astray: self.astray,
+            fences: state
+                .left_closed(plan)
+                .map(|(task, fence)| FenceReport {
+                    task: plan.task(task).name.clone(),
+                    knob: plan.knob(fence.knob).to_string(),
+                    value: fence.closed.clone(),
+                })
+                .collect(),
             commands: self.said,
             effects: self.effects,
         }

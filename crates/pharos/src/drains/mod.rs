@@ -460,8 +460,13 @@ impl Drains {
 
     /// How a run stands, or stood when it ended.
     pub async fn status(&self, id: RunId) -> Result<Arc<Status>, Refused> {
-        if let Some(handle) = self.driven().get(&id) {
-            return Ok(handle.status.borrow().clone());
+        let driven = self.driven().get(&id).map(|handle| handle.status.borrow().clone());
+        if let Some(mut status) = driven {
+            let elsewhere = self.fences_elsewhere(id, status.now);
+            if !elsewhere.is_empty() {
+                Arc::make_mut(&mut status).needs_person.splice(0..0, elsewhere);
+            }
+            return Ok(status);
         }
         let found = self.find(id).await?;
         let mut status = match self.recorded_status(id).await {
@@ -480,6 +485,8 @@ impl Drains {
             status.elsewhere = (!is_here).then(|| self.driver(&found));
         }
         status.strayed = self.strayed_since(id, &status.datacenter);
+        let elsewhere = self.fences_elsewhere(id, status.now);
+        status.needs_person.splice(0..0, elsewhere);
         Ok(Arc::new(status))
     }
 

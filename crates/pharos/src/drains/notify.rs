@@ -129,7 +129,8 @@ impl Channels {
 
     /// Logs what waits for a person; returns the message about it.
     pub fn alert(&self, run: RunId, datacenter: &str, own: &NeedsPerson) -> Option<Message> {
-        let text = one_line(&format!("{}: {}; {}", object(own), own.why, own.todo));
+        let text = format!("{}: {}; {}", object(own), own.why, own.todo);
+        let text = one_line(&text);
         tracing::warn!(%run, kind = ?own.kind, "waits for a person: {text}");
         self.alert.as_ref().map(|channel| Message {
             channel: channel.clone(),

@@ -647,7 +647,7 @@ fn need(run: &Run, id: TaskId, task: &TaskStatus, status: &Status) -> Option<Nee
             (NeedKind::Unanswered, None, *since, "look at what the driver talks to".into())
         }
         (_, Some((since, Hold::InUse { knob: own, .. }))) if status.now - *since >= PATIENCE => {
-            let todo = "let what uses it end, or `abort` it".into();
+            let todo = "let that task end, or `abort` its run, named with `--run`".into();
             (NeedKind::InUse, knob(own), *since, todo)
         }
         (_, Some((since, Hold::Limit { .. }))) => {

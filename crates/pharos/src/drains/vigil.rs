@@ -22,6 +22,7 @@ use store::{Filter, RunId};
 use tokio::time::{Instant, sleep};
 
 use super::fleet::{self, Kept, Left, Recorded};
+use super::status::{NeedKind, NeedsPerson};
 use super::survey::LOOKS_MAX;
 use super::{Direction, Drains, Refused, Verb, Wanted};
 
@@ -57,7 +58,7 @@ pub struct Strays {
     /// The share that is drained now.
     share: f64,
     /// Fences that the newest run left closed, and that still are.
-    fences: usize,
+    fences: Vec<(Knob, Value)>,
 }
 
 /// A knob that was found elsewhere.
@@ -115,7 +116,7 @@ impl Drains {
         if share <= 0.0 {
             // Nothing of it is to stay as it is.
             let only_fences = Strays { newest, knobs: Vec::new(), share: 0.0, fences };
-            return Ok((fences > 0).then_some(only_fences));
+            return Ok((!only_fences.fences.is_empty()).then_some(only_fences));
         }
         let drifted = self.drifted(&own).await;
         let position = fleet::position(&self.world, &own.plan, None).await?;
@@ -136,21 +137,27 @@ impl Drains {
         Ok(newest.filter(|run| run.outcome.is_some()).map(|run| run.id))
     }
 
-    /// How many of the fences that the newest run left closed still are. What
+    /// Which of the fences that the newest run left closed still are. What
     /// cannot be read now is not known to be.
-    async fn closed_fences(&self, own: &Recorded) -> usize {
-        let mut count = 0;
+    async fn closed_fences(&self, own: &Recorded) -> Vec<(Knob, Value)> {
+        let mut fences = Vec::new();
         for (knob, closed) in &own.fences {
             let read = self.world.drivers.read(knob).await;
-            count += usize::from(read.is_ok_and(|found| closed.is_met_by(&found)));
+            if read.is_ok_and(|found| closed.is_met_by(&found)) {
+                fences.push((knob.clone(), closed.clone()));
+            }
         }
-        count
+        fences
     }
 
     /// What cannot be read now is not known to be elsewhere.
     async fn drifted(&self, own: &Recorded) -> Vec<Drifted> {
         let drivers = &self.world.drivers;
         let look = async |Left { knob, value: left, run, .. }: &Left| {
+            // A fence that was left closed is better open.
+            if own.fences.iter().any(|(fence, _)| fence == knob) {
+                return None;
+            }
             let found = drivers.read(knob).await.ok()?;
             if left.is_met_by(&found) {
                 self.settled().insert(knob.clone(), self.world.clock.now());
@@ -342,7 +349,28 @@ impl Drains {
 
     /// How many fences the newest run left closed, by datacenter.
     pub(super) fn fences_left_closed(&self) -> Vec<(String, usize)> {
-        self.strays().iter().map(|(name, own)| (name.clone(), own.fences)).collect()
+        self.strays().iter().map(|(name, own)| (name.clone(), own.fences.len())).collect()
+    }
+
+    /// Fences that runs about other datacenters left closed: whoever looks at any
+    /// run is to know that writes are refused.
+    pub(super) fn fences_elsewhere(&self, run: RunId, now: Time) -> Vec<NeedsPerson> {
+        let strays = self.strays();
+        let others = strays.iter().filter(|(_, own)| own.newest != run);
+        let fences =
+            others.flat_map(|(name, own)| own.fences.iter().map(move |fence| (name, own, fence)));
+        let need = |(name, own, (knob, closed)): (&String, &Strays, &(Knob, Value))| NeedsPerson {
+            kind: NeedKind::Fenced,
+            task: None,
+            knob: Some(knob.to_string()),
+            since: now,
+            why: format!(
+                "run {} of {name} left {knob} at {closed}: writes are refused",
+                own.newest
+            ),
+            todo: format!("`status {}`, then `restore {name}`, or open it by hand", own.newest),
+        };
+        fences.map(need).collect()
     }
 
     /// The share of a datacenter that is drained, by the last look between runs.

@@ -176,6 +176,15 @@ fn drifts(report: &Report, zone: &TimeZone) -> Markup {
                 }
             }
         }
+        @if !report.fences.is_empty() {
+            h2 { "Fences left closed: writes are refused" }
+            table {
+                tr { th { "knob" } th .n { "was left at" } th { "task" } }
+                @for fence in &report.fences {
+                    tr { td { (fence.knob) } td .n { (value(&fence.value)) } td { (fence.task) } }
+                }
+            }
+        }
         @if !report.astray.is_empty() {
             h2 { "Not at the value that the run left, at the end" }
             table {

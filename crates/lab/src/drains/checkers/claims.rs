@@ -1,5 +1,5 @@
 //! A fence or a primary is set by one task at a time: not while another task
-//! that sets it is under way, and not while another run uses it.
+//! that has set it is under way, and not while another run uses it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,6 +15,8 @@ pub struct Claims {
     progress: Progress,
     /// The knobs that each task must not share while it is under way.
     own: Vec<BTreeSet<KnobId>>,
+    /// Tasks that have set one of them since they started, or go back.
+    using: BTreeSet<TaskId>,
     /// Until when another run uses which knobs.
     used: BTreeMap<KnobId, Time>,
 }
@@ -32,12 +34,12 @@ impl Claims {
             });
             if promotes(&task.service) { set.collect() } else { BTreeSet::new() }
         });
-        Claims { progress: Progress::new(plan), own: own.collect(), used: BTreeMap::new() }
-    }
-
-    fn is_under_way(&self, task: TaskId) -> bool {
-        let at = self.progress.task(task);
-        at.is_running || at.is_reverting
+        Claims {
+            progress: Progress::new(plan),
+            own: own.collect(),
+            using: BTreeSet::new(),
+            used: BTreeMap::new(),
+        }
     }
 
     fn check(&self, now: Time, task: TaskId, knob: KnobId) -> Result<(), String> {
@@ -48,12 +50,10 @@ impl Claims {
         if self.used.get(&knob).is_some_and(|until| now < *until) {
             return Err(format!("{name} sets {set}, which another run uses"));
         }
-        let is_rival = |other: &TaskId| {
-            *other != task && self.own[other.index()].contains(&knob) && self.is_under_way(*other)
-        };
-        match self.progress.plan.task_ids().find(is_rival) {
+        let is_rival = |other: &&TaskId| **other != task && self.own[other.index()].contains(&knob);
+        match self.using.iter().find(is_rival) {
             Some(other) => {
-                let other = self.progress.name(other);
+                let other = self.progress.name(*other);
                 Err(format!("{name} sets {set} while {other} is under way"))
             }
             None => Ok(()),
@@ -63,6 +63,13 @@ impl Claims {
     fn take(&mut self, now: Time, record: &Record) -> Result<(), String> {
         if let Fact::Issued { task, what: Effect::Write { knob, .. }, .. } = &record.fact {
             self.check(now, *task, *knob)?;
+            let at = self.progress.task(*task);
+            if self.own[task.index()].contains(knob) && (at.is_running || at.is_reverting) {
+                self.using.insert(*task);
+            }
+        }
+        if let Fact::Moved { task, .. } = &record.fact {
+            self.using.remove(task);
         }
         self.progress.take(record);
         Ok(())
