@@ -2,6 +2,7 @@
 //! with what the drain recorded when it found them. The store has both, but a
 //! restore must not believe a value that nothing confirms without a word.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use drain::engine::{Effect, Fact};
@@ -137,10 +138,11 @@ impl Drains {
         let mut runs = BTreeMap::<RunId, Result<Recorded, String>>::new();
         for original in self.world.store.originals(datacenter).await? {
             let run = original.run;
-            if !runs.contains_key(&run) {
-                runs.insert(run, self.recorded_by(run, datacenter).await);
-            }
-            originals.add(&original, &runs[&run]);
+            let recorded = match runs.entry(run) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => new.insert(self.recorded_by(run, datacenter).await),
+            };
+            originals.add(&original, recorded);
         }
         Ok(originals)
     }
