@@ -75,13 +75,11 @@ impl Store {
     }
 }
 
-/// Who has a knob.
+/// Who has a knob. A run that is over has none.
 async fn find(connection: &mut SqliteConnection, knob: &str) -> Result<Option<Claim>> {
-    let row = sqlx::query("SELECT run, task FROM claims WHERE knob = ?")
-        .bind(knob)
-        .fetch_optional(connection)
-        .await
-        .map_err(reading)?;
+    const FIND: &str = "SELECT run, task FROM claims JOIN runs ON runs.id = claims.run \
+                        WHERE knob = ? AND ended_at IS NULL";
+    let row = sqlx::query(FIND).bind(knob).fetch_optional(connection).await.map_err(reading)?;
     let Some(row) = row else { return Ok(None) };
     Ok(Some(Claim {
         knob: knob.to_owned(),

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Hold, Phase, Run};
+use super::{Hold, Phase, Run, State};
 use crate::plan::{KnobId, Plan, Stage, StageKind, Task, TaskId};
 use crate::time::{Millis, Time};
 
@@ -75,6 +75,14 @@ impl Claims {
     }
 }
 
+/// Whether a task that does not go on by itself has a fence that is closed, or
+/// may be.
+fn is_left_closed(state: &State, task: TaskId) -> bool {
+    let own = state.task(task);
+    let goes_on = matches!(own.phase, Phase::Waiting | Phase::Done | Phase::Reverted);
+    !goes_on && !own.closed.is_empty()
+}
+
 /// The knob that a stage sets at once. What is moved in steps is no fence.
 fn set_by(stage: &Stage) -> Option<KnobId> {
     match stage.kind {
@@ -102,6 +110,7 @@ impl Run {
         of.filter(|task| {
             let phase = self.state.task(*task).phase;
             matches!(phase, Phase::Running | Phase::Reverting)
+                || is_left_closed(&self.state, *task)
                 || self.claims.granted.contains_key(task)
         })
         .collect()
@@ -168,8 +177,10 @@ impl Run {
         let state = &self.state;
         self.claims.granted.retain(|task, granted| {
             let own = state.task(*task);
-            let is_used =
-                matches!(own.phase, Phase::Running | Phase::Reverting) || own.in_flight.is_some();
+            // A fence that was left closed is nobody else's before it is open.
+            let is_used = matches!(own.phase, Phase::Running | Phase::Reverting)
+                || own.in_flight.is_some()
+                || is_left_closed(state, *task);
             granted.was_used |= is_used;
             // A clock that was set back must not make it longer.
             let is_new = granted.since <= now && now - granted.since < IDLE_MAX;

@@ -62,10 +62,12 @@ impl Run {
     /// open them.
     pub fn kept(&self) -> impl Iterator<Item = KnobId> {
         let is_open = self.state.closed.is_none();
-        self.state.knobs.iter().enumerate().filter_map(move |(at, left)| {
+        let kept = self.state.knobs.iter().enumerate().filter_map(move |(at, left)| {
             let (knob, left) = (KnobId(at as u32), left.as_ref()?);
-            (is_open && (self.keeps(knob, left) || self.is_left_closed(knob))).then_some(knob)
-        })
+            (is_open && self.keeps(knob, left)).then_some(knob)
+        });
+        let fences = self.state.left_closed(&self.plan).map(|(_, fence)| fence.knob);
+        kept.chain(fences.filter(move |_| is_open))
     }
 
     /// Whether a knob is put back if it is found elsewhere.
@@ -104,6 +106,9 @@ impl Run {
             }
             return;
         }
+        if self.note_open_fence(now, knob, asked, &found) {
+            return;
+        }
         let Some(left) = self.state.knobs.get(knob.index()).and_then(Option::as_ref) else {
             return;
         };
@@ -118,13 +123,7 @@ impl Run {
         let is_later = asked > left.since || left.since > now;
         let is_free = self.state.task(left.task).in_flight.is_none();
         if is_later && is_free && !self.state.is_written(knob) {
-            match self.is_left_closed(knob) {
-                true => {
-                    let task = left.task;
-                    self.record(now, Fact::Found { task, knob, value: found });
-                }
-                false => self.note_drift(now, knob, asked, found),
-            }
+            self.note_drift(now, knob, asked, found);
         }
         // Whoever asks again at once is told the same again.
         if let Some(unread) = self.last_look.as_mut().and_then(|look| look.left.get_mut(&knob)) {
@@ -132,9 +131,21 @@ impl Run {
         }
     }
 
-    /// Whether a knob is a fence that a task left closed.
-    fn is_left_closed(&self, knob: KnobId) -> bool {
-        self.state.left_closed(&self.plan).any(|(_, fence)| fence.knob == knob)
+    /// Writes down that a fence is open which a task left closed, or may have.
+    fn note_open_fence(&mut self, now: Time, knob: KnobId, asked: Time, found: &Value) -> bool {
+        let fence = self.state.left_closed(&self.plan).find(|(_, own)| own.knob == knob);
+        let Some((task, closed)) = fence.map(|(task, own)| (task, own.closed.clone())) else {
+            return false;
+        };
+        let is_free = self.state.task(task).in_flight.is_none() && !self.state.is_written(knob);
+        let left = self.state.knobs[knob.index()].as_ref();
+        let is_later = left.is_none_or(|left| asked > left.since || left.since > now);
+        let is_open = !closed.is_met_by(found) && is_free && is_later;
+        let is_last = self.is_last_look(knob, asked);
+        if is_open && !is_last {
+            self.record(now, Fact::Found { task, knob, value: found.clone() });
+        }
+        is_open && !is_last
     }
 
     /// A knob is not where it was left: it is put back. What nobody puts back

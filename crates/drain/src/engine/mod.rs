@@ -91,8 +91,6 @@ pub enum Event {
     Ended { effect: EffectId, result: Ended },
     /// The position of the fleet was read.
     Fleet { fleet: Fleet },
-    /// Another run changed something.
-    Changed { at: Time },
     /// The claim of a task was granted, or another task has it.
     Claimed { task: TaskId, answer: Result<(), InUse> },
     /// Somebody says something.
@@ -114,8 +112,6 @@ pub struct Run {
     last_look: Option<LastLook>,
     /// What tasks claim that must not be under way together.
     claims: Claims,
-    /// When another run last changed something, as far as this process knows.
-    changed_elsewhere: Option<Time>,
     /// When it was opened or resumed, and when something happened last.
     began: Option<Time>,
     last: Time,
@@ -252,7 +248,6 @@ impl Run {
             wanted: BTreeMap::new(),
             last_look: None,
             claims: Claims::new(&plan),
-            changed_elsewhere: None,
             began: None,
             last: Time(0),
             agenda: BTreeSet::new(),
@@ -337,7 +332,6 @@ impl Run {
             Event::Looked { knob, asked, found } => self.look(now, knob, asked, found),
             Event::Ended { effect, result } => self.end(now, effect, result),
             Event::Fleet { fleet } => self.take_fleet(now, fleet),
-            Event::Changed { at } => self.changed_elsewhere = self.changed_elsewhere.max(Some(at)),
             Event::Claimed { task, answer } => self.take_claim(now, task, answer),
             Event::Said { by, reason, command } => self.obey(now, by, reason, command)?,
         }

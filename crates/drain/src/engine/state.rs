@@ -171,13 +171,24 @@ impl State {
             )
         };
         let tasks = plan.task_ids().filter(move |id| is_left(self.task(*id).phase));
-        tasks.flat_map(move |id| plan.task(id).fences.iter().map(move |fence| (id, fence))).filter(
-            |(id, fence)| {
-                let left = self.knobs[fence.knob.index()].as_ref();
-                left.is_some_and(|left| left.task == *id && fence.closed.is_met_by(&left.value))
-                    && !self.astray.contains(&fence.knob)
-            },
-        )
+        tasks
+            .flat_map(move |id| plan.task(id).fences.iter().map(move |fence| (id, fence)))
+            .filter(|(id, fence)| self.task(*id).closed.contains(&fence.knob))
+    }
+
+    /// Notes that a knob has a value, or may have it: for all tasks whose fence
+    /// it is if it is open, and for the one that closes it.
+    fn note_fence(&mut self, plan: &Plan, by: TaskId, knob: KnobId, value: &Value) {
+        for id in plan.task_ids() {
+            let mut fences = plan.task(id).fences.iter();
+            let Some(fence) = fences.find(|own| own.knob == knob) else { continue };
+            let closed = &mut self.tasks[id.index()].closed;
+            match fence.closed.is_met_by(value) {
+                true if id == by && !closed.contains(&knob) => closed.push(knob),
+                true => {}
+                false => closed.retain(|own| *own != knob),
+            }
+        }
     }
 
     /// Whether somebody is writing a knob.
@@ -232,9 +243,18 @@ impl State {
                 }
             }
             Fact::Failed { task, why } => self.task_mut(*task)?.failure = Some(why.clone()),
-            Fact::Found { task, knob, value } => self.take_found(plan, *task, *knob, value, at)?,
+            Fact::Found { task, knob, value } => {
+                self.take_found(plan, *task, *knob, value, at)?;
+                self.note_fence(plan, *task, *knob, value);
+            }
             Fact::Issued { effect, task, what } => {
                 self.take_issued(plan, *effect, *task, what, at)?;
+                // It may be closed from now on, whatever is heard of it.
+                if let Effect::Write { knob, value } = what
+                    && plan.task(*task).is_closed_by(*knob, value)
+                {
+                    self.note_fence(plan, *task, *knob, value);
+                }
             }
             Fact::Ended { effect, result } => self.take_ended(plan, *effect, result, at)?,
             Fact::Drifted { knob, found, .. } => {
@@ -251,7 +271,13 @@ impl State {
                 left.drifted = at;
                 left.drifted_to = Some(found.clone());
             }
-            Fact::Astray { knob, .. } => self.astray.push(*knob),
+            Fact::Astray { knob, found, .. } => {
+                self.astray.push(*knob);
+                let left = self.knobs.get(knob.index()).and_then(Option::as_ref);
+                if let (Some(found), Some(task)) = (found, left.map(|left| left.task)) {
+                    self.note_fence(plan, task, *knob, found);
+                }
+            }
             Fact::Held { task, why } => {
                 let state = self.task_mut(*task)?;
                 let mut since = at;
@@ -547,6 +573,7 @@ impl State {
                     state.effect_at = Some(at);
                 }
                 if let Effect::Write { knob, value } = ended.what {
+                    let written = value.clone();
                     state.doubted.retain(|(own, _)| *own != knob);
                     if let Some(shift) = state.shift.as_mut().filter(|shift| shift.knob == knob) {
                         shift.arrive(at);
@@ -560,6 +587,7 @@ impl State {
                         }
                         None => now,
                     });
+                    self.note_fence(plan, ended.task, knob, &written);
                 }
             }
             Ended::Failed { why } => {

@@ -456,6 +456,11 @@ impl Task {
         }
     }
 
+    /// Whether a value closes a fence of this task.
+    pub fn is_closed_by(&self, knob: KnobId, value: &Value) -> bool {
+        self.fences.iter().any(|own| own.knob == knob && own.closed.is_met_by(value))
+    }
+
     /// What a knob goes back to that was found at a value: a fence goes back to
     /// open, whoever left it closed. `None`: what that is is not known.
     pub fn origin_of(&self, knob: KnobId, found: &Value) -> Option<Value> {

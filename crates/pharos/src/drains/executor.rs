@@ -14,7 +14,7 @@ use drain::engine::{
     Actor, Command, Effect, EffectId, Ended, Event, Fact, InUse, Record, Refusal, Run, RunOutcome,
 };
 use drain::report::describe;
-use drain::{ConditionId, KnobId, Measurement, Plan, Saying, Source, TaskId, Time};
+use drain::{ConditionId, KnobId, Measurement, Plan, Saying, Source, TaskId};
 use drivers::{Drivers, Fence};
 use futures_util::FutureExt;
 use store::{Claim, Claimed, Lease, RunId, Step, Store};
@@ -69,8 +69,6 @@ pub struct World {
     /// Only for who holds a run until when.
     pub lease_clock: LeaseClock,
     pub channels: Arc<notify::Channels>,
-    /// Which run last changed something, and when.
-    pub changed: watch::Sender<(RunId, Time)>,
     #[cfg(test)]
     pub faults: super::tests::Faults,
     /// What is known of the fleet.
@@ -172,7 +170,6 @@ impl Executor {
         let unfinished: Vec<(EffectId, Effect)> =
             in_flight.map(|(id, in_flight)| (*id, in_flight.what.clone())).collect();
         unfinished.into_iter().for_each(|(effect, what)| self.begin(effect, what));
-        let mut changed = self.world.changed.subscribe();
         let mut records = self.look_at_fleet().await;
         let mut measuring = interval(measure_every(self.run.plan()));
         let mut looking = interval(LOOK_EVERY);
@@ -222,13 +219,6 @@ impl Executor {
                     }
                     self.begin_to_look_at_fleet();
                     continue;
-                }
-                Ok(()) = changed.changed() => {
-                    let (run, at) = *changed.borrow_and_update();
-                    match run == self.lease.run {
-                        true => continue,
-                        false => Event::Changed { at },
-                    }
                 }
                 () = sleep_until(woken) => Event::Tick,
             };
@@ -293,9 +283,6 @@ impl Executor {
         for record in records {
             if let Fact::Issued { effect, what, .. } = &record.fact {
                 self.begin(*effect, what.clone());
-            }
-            if let Fact::Ended { result: Ended::Done { .. }, .. } = &record.fact {
-                self.world.changed.send_replace((self.lease.run, record.at));
             }
             self.log(&record);
             // Nobody may be listening.

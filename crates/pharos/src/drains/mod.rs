@@ -222,7 +222,6 @@ impl Drains {
                 health,
                 channels: Arc::new(Channels::new(config.notify, config.alert)),
                 clock: Clock::of_the_wall(),
-                changed: watching::Sender::new((RunId(0), Time(0))),
                 lease_clock: LeaseClock::default(),
                 known: Arc::default(),
                 #[cfg(test)]
@@ -304,8 +303,8 @@ impl Drains {
         check_said(&wanted.by, &wanted.reason)
             .map_err(|refusal| Refused::Conflict(refusal.to_string()))?;
         self.end_put_back(&wanted).await;
-        let _begins = self.begins.lock().await;
-        let plan = self.plan(&wanted.datacenter, wanted.direction).await?;
+        self.refuse_beside_open(&wanted.datacenter).await?;
+        let mut plan = self.plan(&wanted.datacenter, wanted.direction).await?;
         let survey = self.survey(&plan).await;
         // Better half of a drain than none when a datacenter burns: what cannot be done is then
         // seen at its task.
@@ -323,9 +322,27 @@ impl Drains {
                 wanted.datacenter
             )));
         }
+        // Drivers may have taken their time: whoever began a run meanwhile counts for the limits.
+        let _begins = self.begins.lock().await;
+        self.place(&mut plan).await?;
+        if wanted.mode == Mode::Drill && wanted.direction == Direction::Drain {
+            let limits = plan.fleet.check_limits(&plan, Mode::Drill);
+            limits.map_err(|reached| Refused::Conflict(format!("limit: {reached}")))?;
+        }
         let id = self.open(plan, wanted.by, &wanted.reason, wanted.mode).await?;
         // In a disaster what is a problem else is borne.
         Ok((id, [survey.problems, survey.warnings].concat()))
+    }
+
+    /// Refuses what the store would refuse, before anything is asked.
+    async fn refuse_beside_open(&self, datacenter: &str) -> Result<(), Refused> {
+        let of = Filter { datacenter: Some(datacenter), ended: Some(false), ..Filter::default() };
+        let Some(open) = self.world.store.runs(of, 1).await?.pop() else { return Ok(()) };
+        if let Some(own) = self.unreadable().get(&open.id) {
+            return Err(Refused::Conflict(own.refusal(open.id)));
+        }
+        let error = store::Error::Open { datacenter: datacenter.to_owned(), run: open.id };
+        Err(Refused::Conflict(error.to_string()))
     }
 
     /// Opens a run of a plan and drives it.

@@ -270,12 +270,4 @@ fn a_first_step_is_judged_by_samples_taken_after_the_change_of_another_run() {
     assert_eq!(world.writes(web), [0.0; 0], "by samples from before the change");
     world.passes(Millis(1000));
     assert_eq!(world.writes(web), [0.9]);
-    // Another run takes a step.
-    world.exporter_died = Some(world.now);
-    world.event(Event::Changed { at: world.now + Millis(1) });
-    world.passes(Millis(10_000));
-    assert_eq!(world.writes(web), [0.9]);
-    world.exporter_died = None;
-    world.passes(Millis(1000));
-    assert_eq!(world.writes(web).len(), 2);
 }

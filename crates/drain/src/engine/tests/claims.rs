@@ -175,3 +175,25 @@ fn a_task_that_waits_before_its_fence_claims_nothing() {
     assert!(waiting.is_some(), "it waits for its replica");
     assert_eq!(claimants(&world), 0);
 }
+
+/// Whether the replica was promoted is not known: whoever opens the fence then may
+/// have two primaries.
+#[test]
+fn a_fence_that_was_left_closed_stays_claimed() {
+    let mut world = two();
+    let [orders, _] = promotions(&world);
+    let primary = knob(&world, "primary/orders");
+    world.broken.insert(primary, Ended::Refused { why: "no quorum".into() });
+    world.until("it fails", |world| world.phase(orders) == Phase::Failed);
+    let writes = knob(&world, "writes");
+    for _ in 0..200 {
+        world.pass();
+        world.sweep();
+        assert_eq!(world.knobs[writes.index()], text("fenced"), "{:?}", world.log.last());
+    }
+    world.broken.clear();
+    world.say(Command::Abort { how: Abort::Revert });
+    world.until("it is over", |world| world.outcome().is_some());
+    assert_eq!(world.knobs[writes.index()], text("open"));
+    world.check_replay();
+}

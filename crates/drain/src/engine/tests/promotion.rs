@@ -557,3 +557,20 @@ fn a_fence_that_was_left_closed_is_not_named_any_more_when_it_is_open() {
     assert_eq!(pair.world.phase(DB), Phase::Failed);
     pair.world.check_replay();
 }
+
+/// What was under way in a process that died may have been done.
+#[test]
+fn a_fence_that_may_be_closed_is_named_until_it_is_read_open() {
+    let mut pair = pair("");
+    let fence = pair.fence;
+    pair.world.broken.insert(fence, Ended::Refused { why: "no such driver".into() });
+    pair.lag(0.0);
+    pair.world.until("it fails", |world| world.phase(DB) == Phase::Failed);
+    let is_named =
+        |pair: &Pair| pair.world.run.state().left_closed(pair.world.run.plan()).next().is_some();
+    assert!(is_named(&pair));
+    pair.world.pass();
+    pair.world.sweep();
+    assert!(!is_named(&pair), "it is open");
+    pair.world.check_replay();
+}
