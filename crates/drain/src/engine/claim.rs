@@ -75,6 +75,22 @@ impl Claims {
     }
 }
 
+/// Whether the stage that a task is in takes its claim.
+fn sets_claimed(plan: &Plan, state: &State, task: TaskId) -> bool {
+    let stage = state.stage(plan, task);
+    !stage.is_interruptible || set_by(stage).is_some()
+}
+
+/// Whether a task is between the first knob that it sets and the last: what it
+/// waits for once its fence is open holds up no other.
+fn is_under_way(plan: &Plan, state: &State, task: TaskId) -> bool {
+    let own = state.task(task);
+    match own.phase {
+        Phase::Running => sets_claimed(plan, state, task) || !own.closed.is_empty(),
+        phase => phase == Phase::Reverting,
+    }
+}
+
 /// Whether a task that does not go on by itself has a fence that is closed, or
 /// may be.
 fn is_left_closed(state: &State, task: TaskId) -> bool {
@@ -108,8 +124,7 @@ impl Run {
     pub fn claims(&self) -> BTreeSet<TaskId> {
         let of = self.plan.task_ids().filter(|task| !self.claims.of[task.index()].is_empty());
         of.filter(|task| {
-            let phase = self.state.task(*task).phase;
-            matches!(phase, Phase::Running | Phase::Reverting)
+            is_under_way(&self.plan, &self.state, *task)
                 || is_left_closed(&self.state, *task)
                 || self.claims.granted.contains_key(task)
         })
@@ -166,19 +181,18 @@ impl Run {
     /// Whether what a task does now takes its claim: from the first knob that it
     /// sets on, and on its whole way back.
     pub(super) fn needs_claim(&self, task: TaskId) -> bool {
-        let stage = self.state.stage(&self.plan, task);
-        self.state.task(task).phase == Phase::Reverting
-            || !stage.is_interruptible
-            || set_by(stage).is_some()
+        let phase = self.state.task(task).phase;
+        phase == Phase::Reverting
+            || (phase == Phase::Running && sets_claimed(&self.plan, &self.state, task))
     }
 
     /// Gives up claims that tasks do not need any more.
     pub(super) fn drop_claims(&mut self, now: Time) {
-        let state = &self.state;
+        let (plan, state) = (&self.plan, &self.state);
         self.claims.granted.retain(|task, granted| {
             let own = state.task(*task);
             // A fence that was left closed is nobody else's before it is open.
-            let is_used = matches!(own.phase, Phase::Running | Phase::Reverting)
+            let is_used = is_under_way(plan, state, *task)
                 || own.in_flight.is_some()
                 || is_left_closed(state, *task);
             granted.was_used |= is_used;

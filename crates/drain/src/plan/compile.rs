@@ -482,7 +482,7 @@ impl<'a, 'p> Compiler<'a, 'p> {
         let mut fences: Vec<Fence> = Vec::new();
         for stage in stages {
             let StageKind::PutBack { knob } = stage.kind else { continue };
-            if stage.done != Next::Exit(Exit::Failed) || fences.iter().any(|own| own.knob == knob) {
+            if !gives_up(stages, stage.done) || fences.iter().any(|own| own.knob == knob) {
                 continue;
             }
             let mut values = stages.iter().filter_map(|stage| match &stage.kind {
@@ -668,6 +668,18 @@ impl<'a, 'p> Compiler<'a, 'p> {
             ConditionId(self.conditions.len() as u32 - 1)
         })
     }
+}
+
+/// Whether a stage that leads on there ends in failure, whatever is said on the
+/// way.
+fn gives_up(stages: &[Stage], mut next: Next) -> bool {
+    for _ in stages {
+        match next {
+            Next::Exit(exit) => return exit == Exit::Failed,
+            Next::Stage(stage) => next = stages[stage.index()].done,
+        }
+    }
+    false
 }
 
 fn default_priority(service: &Service) -> i32 {

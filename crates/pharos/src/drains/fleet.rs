@@ -59,8 +59,9 @@ pub struct Recorded {
     /// The drain whose knobs are to be kept, if the newest run begun by a person
     /// is one and nobody ended a run that put them back.
     pub drain: Option<Kept>,
-    /// Fences that the newest run left closed.
-    pub fences: Vec<(Knob, Value)>,
+    /// Fences that runs left closed, by which; whether they still are is to be
+    /// read.
+    pub fences: Vec<(RunId, Knob, Value)>,
     /// When knobs were put back, the newest first.
     pub put_back: Vec<(u64, BTreeSet<Knob>)>,
 }
@@ -285,11 +286,6 @@ async fn learn(world: &World, of: Filter<'_>) -> Result<Option<Recorded>, Refuse
     Ok(learnt)
 }
 
-fn left_closed(run: &Run) -> Vec<(Knob, Value)> {
-    let fences = run.state().left_closed(run.plan());
-    fences.map(|(_, fence)| (run.plan().knob(fence.knob).clone(), fence.closed.clone())).collect()
-}
-
 impl Recorded {
     fn new(newest: RunId, run: &Run) -> Recorded {
         Recorded {
@@ -298,7 +294,7 @@ impl Recorded {
             services: BTreeMap::new(),
             plan: run.plan().clone(),
             drain: None,
-            fences: left_closed(run),
+            fences: Vec::new(),
             put_back: Vec::new(),
         }
     }
@@ -307,6 +303,12 @@ impl Recorded {
     /// that was begun by a person is newer.
     fn add(&mut self, of: &store::Run, run: &Run, is_last: bool) {
         let (plan, state) = (run.plan(), run.state());
+        for (_, fence) in state.left_closed(plan) {
+            let knob = plan.knob(fence.knob);
+            if self.fences.iter().all(|(_, own, _)| own != knob) {
+                self.fences.push((of.id, knob.clone(), fence.closed.clone()));
+            }
+        }
         for (knob, left) in plan.knobs.iter().zip(&state.knobs) {
             let Some(left) = left else { continue };
             if self.knobs.iter().all(|own| own.knob != *knob) {

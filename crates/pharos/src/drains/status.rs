@@ -575,16 +575,13 @@ fn fenced(run: &Run, id: TaskId, fence: &Fence, now: Time) -> NeedsPerson {
 /// A fence behind which a task waits for long.
 fn fenced_for_long(run: &Run, id: TaskId, status: &Status) -> Option<NeedsPerson> {
     let (task, state) = (run.plan().task(id), run.state().task(id));
-    let is_behind = matches!(state.phase, Phase::Running | Phase::Reverting)
-        && !task.stages[state.stage.index()].is_interruptible;
+    let is_behind = matches!(state.phase, Phase::Running | Phase::Reverting);
     let since = state.entered;
     if !is_behind || status.now - since < FENCED_FOR_LONG {
         return None;
     }
-    let closed = task.fences.iter().find(|fence| {
-        let left = run.state().knobs[fence.knob.index()].as_ref();
-        left.is_some_and(|left| fence.closed.is_met_by(&left.value))
-    })?;
+    // Also one that is being closed: it may be already.
+    let closed = task.fences.iter().find(|fence| state.closed.contains(&fence.knob))?;
     let knob = run.plan().knob(closed.knob);
     let hold = status.tasks[id.index()].hold.as_ref().map(|hold| hold.why.as_str());
     let reason = hold.unwrap_or("it waits");

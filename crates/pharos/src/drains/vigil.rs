@@ -57,8 +57,8 @@ pub struct Strays {
     knobs: Vec<Strayed>,
     /// The share that is drained now.
     share: f64,
-    /// Fences that the newest run left closed, and that still are.
-    fences: Vec<(Knob, Value)>,
+    /// Fences that runs left closed, and that still are, or cannot be read.
+    fences: Vec<(RunId, Knob, Value)>,
 }
 
 /// A knob that was found elsewhere.
@@ -137,14 +137,13 @@ impl Drains {
         Ok(newest.filter(|run| run.outcome.is_some()).map(|run| run.id))
     }
 
-    /// Which of the fences that the newest run left closed still are. What
-    /// cannot be read now is not known to be.
-    async fn closed_fences(&self, own: &Recorded) -> Vec<(Knob, Value)> {
+    /// Which of the fences that runs left closed are not known to be open.
+    async fn closed_fences(&self, own: &Recorded) -> Vec<(RunId, Knob, Value)> {
         let mut fences = Vec::new();
-        for (knob, closed) in &own.fences {
+        for (run, knob, closed) in &own.fences {
             let read = self.world.drivers.read(knob).await;
-            if read.is_ok_and(|found| closed.is_met_by(&found)) {
-                fences.push((knob.clone(), closed.clone()));
+            if read.map_or(true, |found| closed.is_met_by(&found)) {
+                fences.push((*run, knob.clone(), closed.clone()));
             }
         }
         fences
@@ -155,7 +154,7 @@ impl Drains {
         let drivers = &self.world.drivers;
         let look = async |Left { knob, value: left, run, .. }: &Left| {
             // A fence that was left closed is better open.
-            if own.fences.iter().any(|(fence, _)| fence == knob) {
+            if own.fences.iter().any(|(_, fence, _)| fence == knob) {
                 return None;
             }
             let found = drivers.read(knob).await.ok()?;
@@ -352,25 +351,22 @@ impl Drains {
         self.strays().iter().map(|(name, own)| (name.clone(), own.fences.len())).collect()
     }
 
-    /// Fences that runs about other datacenters left closed: whoever looks at any
-    /// run is to know that writes are refused.
+    /// Fences that other runs left closed: whoever looks at any run is to know
+    /// that writes are refused.
     pub(super) fn fences_elsewhere(&self, run: RunId, now: Time) -> Vec<NeedsPerson> {
         let strays = self.strays();
-        let others = strays.iter().filter(|(_, own)| own.newest != run);
-        let fences =
-            others.flat_map(|(name, own)| own.fences.iter().map(move |fence| (name, own, fence)));
-        let need = |(name, own, (knob, closed)): (&String, &Strays, &(Knob, Value))| NeedsPerson {
-            kind: NeedKind::Fenced,
-            task: None,
-            knob: Some(knob.to_string()),
-            since: now,
-            why: format!(
-                "run {} of {name} left {knob} at {closed}: writes are refused",
-                own.newest
-            ),
-            todo: format!("`status {}`, then `restore {name}`, or open it by hand", own.newest),
-        };
-        fences.map(need).collect()
+        let fences = strays.iter().flat_map(|(name, own)| {
+            let others = own.fences.iter().filter(|(of, ..)| *of != run);
+            others.map(move |(of, knob, closed)| NeedsPerson {
+                kind: NeedKind::Fenced,
+                task: None,
+                knob: Some(knob.to_string()),
+                since: now,
+                why: format!("run {of} of {name} left {knob} at {closed}: writes are refused"),
+                todo: format!("`status {of}`, then `restore {name}`, or open it by hand"),
+            })
+        });
+        fences.collect()
     }
 
     /// The share of a datacenter that is drained, by the last look between runs.

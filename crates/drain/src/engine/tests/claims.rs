@@ -22,6 +22,7 @@ drain:
       nearly_caught_up: {name: lag, query: lag_NAME, at_most: 5000, no_data: block}
       back_fence: db:writes
       back_caught_up: {name: back, query: back_NAME, at_most: 0, no_data: block}
+      settled: {name: settled, query: settled_NAME, above: 0, no_data: block}
   watch:
     template: Wait
     with: {span: 10m}
@@ -51,6 +52,11 @@ fn two() -> World {
     for (at, knob) in plan.knobs.iter().enumerate() {
         let value = if knob.name == "writes" { "open" } else { "east" };
         world.knobs[at] = text(value);
+    }
+    for (at, condition) in plan.conditions.iter().enumerate() {
+        if condition.name.ends_with("settled") {
+            world.values[at] = Some(1.0);
+        }
     }
     world
 }
@@ -196,4 +202,20 @@ fn a_fence_that_was_left_closed_stays_claimed() {
     world.until("it is over", |world| world.outcome().is_some());
     assert_eq!(world.knobs[writes.index()], text("open"));
     world.check_replay();
+}
+
+/// In a disaster nothing replicates any more, and what waits for that waits for ever.
+#[test]
+fn a_task_that_waits_after_its_fence_was_opened_holds_up_no_other() {
+    let mut world = two();
+    let conditions = &world.run.plan().conditions;
+    let settled = conditions.iter().position(|own| own.name == "orders.promote.settle.settled");
+    world.values[settled.unwrap()] = Some(0.0);
+    let [orders, users] = promotions(&world);
+    world.until("the other is promoted", |world| world.phase(users) == Phase::Done);
+    let primary = knob(&world, "primary/orders");
+    world.until("it is promoted", |world| world.knobs[primary.index()] == text("west"));
+    world.passes(Millis(5000));
+    assert_eq!(world.phase(orders), Phase::Running, "it waits until it is settled");
+    assert_eq!(claimants(&world), 0);
 }
