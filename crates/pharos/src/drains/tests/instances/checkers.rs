@@ -253,7 +253,7 @@ pub mod audit {
         for own in said {
             let of: Vec<_> = entries.iter().filter(|entry| entry.reason == own.reason).collect();
             let is_own = |entry: &&AuditEntry| {
-                entry.actor == format!("uid {}", own.uid) && entry.action == own.action
+                entry.actor.ends_with(&format!("(uid {})", own.uid)) && entry.action == own.action
             };
             if !of.iter().all(is_own) {
                 return violation(NAME, format!("{own:?} became {of:?}"));

@@ -187,7 +187,7 @@ impl Scenario {
             if run.outcome.as_deref() != Some("completed") {
                 return false;
             }
-            if run.actor.starts_with("uid ") {
+            if run.actor.contains("(uid ") {
                 return run.direction == "drain";
             }
         }
