@@ -122,6 +122,7 @@ impl Offsets {
         parents.for_each(|TaskId(id)| *id += self.tasks);
         let conditions = own.pre.iter_mut().chain(&mut own.health).chain(&mut own.post);
         conditions.for_each(|ConditionId(id)| *id += self.conditions);
+        own.fences.iter_mut().for_each(|fence| fence.knob.0 += self.knobs);
         for stage in &mut own.stages {
             match &mut stage.kind {
                 StageKind::Shift { knob, .. }

@@ -32,8 +32,9 @@ pub struct InUse {
 /// gets what it had.
 #[derive(Clone, Debug)]
 pub(super) struct Claims {
-    /// The knobs that each task claims.
+    /// The knobs that each task claims, and the tasks that claim any.
     of: Vec<Vec<KnobId>>,
+    claimants: Vec<TaskId>,
     /// Tasks that have theirs.
     granted: BTreeMap<TaskId, Granted>,
     /// Tasks that ask for theirs, with when and why they did not get it.
@@ -63,8 +64,9 @@ impl Claims {
             true => task.stages.iter().filter_map(set_by).collect::<BTreeSet<_>>(),
             false => BTreeSet::new(),
         });
-        let of = of.map(|knobs| knobs.into_iter().collect()).collect();
-        Claims { of, granted: BTreeMap::new(), wanted: BTreeMap::new() }
+        let of: Vec<Vec<KnobId>> = of.map(|knobs| knobs.into_iter().collect()).collect();
+        let claimants = plan.task_ids().filter(|task| !of[task.index()].is_empty()).collect();
+        Claims { of, claimants, granted: BTreeMap::new(), wanted: BTreeMap::new() }
     }
 }
 
@@ -84,9 +86,8 @@ fn sets_claimed(plan: &Plan, state: &State, task: TaskId) -> bool {
 /// Whether a task is between the first knob that it sets and the last: what it
 /// waits for once its fence is open holds up no other.
 fn is_under_way(plan: &Plan, state: &State, task: TaskId) -> bool {
-    let own = state.task(task);
-    match own.phase {
-        Phase::Running => sets_claimed(plan, state, task) || !own.closed.is_empty(),
+    match state.task(task).phase {
+        Phase::Running => sets_claimed(plan, state, task) || state.has_closed_fence(task),
         phase => phase == Phase::Reverting,
     }
 }
@@ -94,9 +95,9 @@ fn is_under_way(plan: &Plan, state: &State, task: TaskId) -> bool {
 /// Whether a task that does not go on by itself has a fence that is closed, or
 /// may be.
 fn is_left_closed(state: &State, task: TaskId) -> bool {
-    let own = state.task(task);
-    let goes_on = matches!(own.phase, Phase::Waiting | Phase::Done | Phase::Reverted);
-    !goes_on && !own.closed.is_empty()
+    let phase = state.task(task).phase;
+    let goes_on = matches!(phase, Phase::Waiting | Phase::Done | Phase::Reverted);
+    !goes_on && state.has_closed_fence(task)
 }
 
 /// The knob that a stage sets at once. What is moved in steps is no fence.
@@ -122,7 +123,7 @@ impl Run {
     /// Tasks that keep their claims: those that have them, and those that are
     /// under way and had them before a crash. Others give theirs back.
     pub fn claims(&self) -> BTreeSet<TaskId> {
-        let of = self.plan.task_ids().filter(|task| !self.claims.of[task.index()].is_empty());
+        let of = self.claims.claimants.iter().copied();
         of.filter(|task| {
             is_under_way(&self.plan, &self.state, *task)
                 || is_left_closed(&self.state, *task)
@@ -133,7 +134,7 @@ impl Run {
 
     /// Whether any task claims something.
     pub fn has_claims(&self) -> bool {
-        self.claims.of.iter().any(|knobs| !knobs.is_empty())
+        !self.claims.claimants.is_empty()
     }
 
     /// Whether a task claims a knob.

@@ -3,7 +3,7 @@
 //! [`State::apply`] decides nothing. What it meets was decided when it was
 //! written, so the state after a crash is the state before it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::actor::{Actor, People};
@@ -40,6 +40,9 @@ pub struct State {
     pub writes: Vec<u32>,
     /// Knobs that the last look did not find where they were left.
     pub astray: Vec<KnobId>,
+    /// Fences that are closed, or may be, by the tasks that closed or found them
+    /// so: until one is written or read open.
+    pub closed_fences: BTreeSet<(TaskId, KnobId)>,
     /// How near each condition came to its bound, once it was close.
     pub nearest: Vec<f64>,
     /// The position of the fleet, as the limits count it.
@@ -123,6 +126,7 @@ impl State {
             knobs: vec![None; plan.knobs.len()],
             writes: vec![0; plan.knobs.len()],
             astray: Vec::new(),
+            closed_fences: BTreeSet::new(),
             nearest: vec![0.0; plan.conditions.len()],
             fleet: match plan.fleet.is_of(plan) {
                 true => plan.fleet.counted(plan),
@@ -170,24 +174,26 @@ impl State {
                     | Phase::Abandoned
             )
         };
-        let tasks = plan.task_ids().filter(move |id| is_left(self.task(*id).phase));
-        tasks
-            .flat_map(move |id| plan.task(id).fences.iter().map(move |fence| (id, fence)))
-            .filter(|(id, fence)| self.task(*id).closed.contains(&fence.knob))
+        self.closed_fences.iter().filter(move |(id, _)| is_left(self.task(*id).phase)).filter_map(
+            |(id, knob)| {
+                let fence = plan.task(*id).fences.iter().find(|own| own.knob == *knob)?;
+                Some((*id, fence))
+            },
+        )
     }
 
-    /// Notes that a knob has a value, or may have it: for all tasks whose fence
-    /// it is if it is open, and for the one that closes it.
+    /// Whether a task has a fence that is closed, or may be.
+    pub fn has_closed_fence(&self, task: TaskId) -> bool {
+        self.closed_fences.range((task, KnobId(0))..=(task, KnobId(u32::MAX))).next().is_some()
+    }
+
+    /// Notes that a knob has a value, or may have it. Open is open for all.
     fn note_fence(&mut self, plan: &Plan, by: TaskId, knob: KnobId, value: &Value) {
-        for id in plan.task_ids() {
-            let mut fences = plan.task(id).fences.iter();
-            let Some(fence) = fences.find(|own| own.knob == knob) else { continue };
-            let closed = &mut self.tasks[id.index()].closed;
-            match fence.closed.is_met_by(value) {
-                true if id == by && !closed.contains(&knob) => closed.push(knob),
-                true => {}
-                false => closed.retain(|own| *own != knob),
-            }
+        if plan.task(by).is_closed_by(knob, value) {
+            self.closed_fences.insert((by, knob));
+        } else if !self.closed_fences.is_empty() {
+            let is_closed = |task: TaskId| plan.task(task).is_closed_by(knob, value);
+            self.closed_fences.retain(|(task, own)| *own != knob || is_closed(*task));
         }
     }
 

@@ -33,8 +33,6 @@ pub struct TaskState {
     /// closed before, where nothing says what opens it, or no number to make
     /// steps from.
     pub unfit: Option<Value>,
-    /// Its fences that are closed, or may be: until one is written or read open.
-    pub closed: Vec<KnobId>,
     /// A knob that it keeps at its share of a budget.
     pub governs: Option<(KnobId, BudgetId)>,
     pub in_flight: Option<EffectId>,
@@ -109,7 +107,6 @@ impl TaskState {
             stage_done: false,
             verified: None,
             unfit: None,
-            closed: Vec::new(),
             governs: None,
             in_flight: None,
             effect_at: None,

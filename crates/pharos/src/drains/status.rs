@@ -581,7 +581,8 @@ fn fenced_for_long(run: &Run, id: TaskId, status: &Status) -> Option<NeedsPerson
         return None;
     }
     // Also one that is being closed: it may be already.
-    let closed = task.fences.iter().find(|fence| state.closed.contains(&fence.knob))?;
+    let closed =
+        task.fences.iter().find(|fence| run.state().closed_fences.contains(&(id, fence.knob)))?;
     let knob = run.plan().knob(closed.knob);
     let hold = status.tasks[id.index()].hold.as_ref().map(|hold| hold.why.as_str());
     let reason = hold.unwrap_or("it waits");
