@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use drain::engine::{Effect, Fact, Record};
-use drain::{KnobId, Plan, StageKind, TaskId, Time};
+use drain::{Fence, KnobId, Plan, StageId, StageKind, TaskId, Time};
 
 use super::progress::Progress;
 use super::{Checker, Event};
@@ -60,6 +60,20 @@ impl Claims {
         }
     }
 
+    /// Whether a task that enters a stage has nothing left to set, and has opened
+    /// its fences: what it waits for then holds up no other.
+    fn is_through(&self, task: TaskId, stage: StageId) -> bool {
+        let own = self.progress.plan.task(task);
+        let next = &own.stages[stage.index()];
+        let at = &self.progress.task(task).at;
+        let is_closed = |fence: &Fence| {
+            at.iter().any(|(knob, value)| *knob == fence.knob && fence.closed.is_met_by(value))
+        };
+        next.is_interruptible
+            && !matches!(next.kind, StageKind::Set { .. } | StageKind::PutBack { .. })
+            && !own.fences.iter().any(is_closed)
+    }
+
     fn take(&mut self, now: Time, record: &Record) -> Result<(), String> {
         if let Fact::Issued { task, what: Effect::Write { knob, .. }, .. } = &record.fact {
             self.check(now, *task, *knob)?;
@@ -68,8 +82,12 @@ impl Claims {
                 self.using.insert(*task);
             }
         }
-        if let Fact::Moved { task, .. } = &record.fact {
-            self.using.remove(task);
+        match &record.fact {
+            Fact::Moved { task, .. } => _ = self.using.remove(task),
+            Fact::Entered { task, stage } if self.is_through(*task, *stage) => {
+                self.using.remove(task);
+            }
+            _ => {}
         }
         self.progress.take(record);
         Ok(())
