@@ -196,7 +196,11 @@ impl Bare {
     }
 
     fn step(&mut self) -> Result<()> {
-        ensure!(self.now - START < Millis::from_secs(48 * 3600), "the run does not end");
+        ensure!(
+            self.now - START < Millis::from_secs(48 * 3600),
+            "the run does not end: {}",
+            self.waits()
+        );
         // Before time passes; not after every event of a moment.
         if self.queue.peek().is_none_or(|Reverse((at, _))| *at > self.now) {
             self.look_at_wanted();
@@ -227,6 +231,22 @@ impl Bare {
             }
         }
         Ok(())
+    }
+
+    /// The first task that has not ended, and why.
+    fn waits(&self) -> String {
+        let plan = self.run.plan();
+        let open = plan.task_ids().find(|id| !self.run.state().task(*id).phase.has_ended());
+        open.map_or("every task has".into(), |id| {
+            let own = self.run.state().task(id);
+            format!(
+                "{} is {:?} in stage {}: {:?}",
+                plan.task(id).name,
+                own.phase,
+                own.stage.0,
+                own.hold
+            )
+        })
     }
 
     fn decide(&mut self, event: Event) {
@@ -298,7 +318,8 @@ impl Bare {
                     let stage = &self.run.plan().task(task).stages[stage.index()];
                     if matches!(stage.kind, StageKind::Approve { .. }) {
                         let command = Command::Approve { task };
-                        let user = User { uid: 1000, gid: 1000, pid: None, name: None };
+                        let user =
+                            User { uid: 1000, gid: 1000, pid: None, name: Some("ann".into()) };
                         let (by, reason) = (Actor::user(user), "cost".to_owned());
                         self.decide(Event::Said { by, reason, command });
                     }

@@ -116,7 +116,10 @@ fn seed_that_finds(mutation: Mutation, checker: &str) -> Option<u64> {
     (0..SEEDS_PLANTED).find(|seed| match run_seed(*seed, Some(mutation)) {
         Ok(_) => false,
         Err((found, trace)) => {
-            assert_eq!(found.checker, checker, "{mutation:?}, seed {seed}: {found}\n  {trace}");
+            // A run whose entries are not attested is not driven by others either.
+            let is_its =
+                found.checker == checker || (checker == "audit" && found.checker == "driven");
+            assert!(is_its, "{mutation:?}, seed {seed}: {found}\n  {trace}");
             true
         }
     })
