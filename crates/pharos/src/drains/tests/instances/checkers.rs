@@ -74,12 +74,13 @@ pub mod takeover {
         recorded(&writes, &issued)
     }
 
-    /// No epoch follows a newer one at a knob. A task that claims its knobs writes
-    /// under an epoch of its own, and others of its run under that of the lease.
+    /// No epoch follows a newer one. A task that claims its knobs writes them under
+    /// an epoch of its own, and all else is written under that of the lease.
     fn forward(writes: &[Write]) -> Result<(), Violation> {
-        let mut newest = BTreeMap::<&str, &Write>::new();
+        let is_claimed = |knob: &str| knob == "primary" || knob.starts_with("fence-");
+        let mut newest = BTreeMap::<bool, &Write>::new();
         for write in writes {
-            if let Some(before) = newest.insert(&write.knob, write)
+            if let Some(before) = newest.insert(is_claimed(&write.knob), write)
                 && write.epoch < before.epoch
             {
                 return violation(NAME, format!("{write:?} came after {before:?}"));
