@@ -28,6 +28,9 @@ pub struct Condition {
     /// What it means that the query divides nothing by nothing: there is no
     /// traffic that it could measure.
     pub no_traffic: NoData,
+    /// It says that nothing is missing, such as behind a fence: whoever lets pass
+    /// what it did not see loses what was acknowledged.
+    pub is_exact: bool,
 }
 
 /// Where values come from.
@@ -236,6 +239,7 @@ mod tests {
             max_age: Millis::from_secs(30),
             no_data,
             no_traffic: no_data,
+            is_exact: false,
         }
     }
 

@@ -58,7 +58,7 @@ fn load(path: &str) -> Result<Drivers, String> {
     let json = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
     let configs: BTreeMap<String, Config> =
         serde_json::from_str(&json).map_err(|error| format!("{path}: {error}"))?;
-    Drivers::from_config(&configs).map_err(|problems| {
+    Drivers::from_config(&configs, &[]).map_err(|problems| {
         let lines: Vec<_> = problems.iter().map(|problem| format!("{path}: {problem}")).collect();
         lines.join("\n")
     })

@@ -76,5 +76,45 @@ pub(crate) fn check(configs: &BTreeMap<String, Config>) -> Vec<ConfigProblem> {
             Config::Exec(config) => config.check(&mut notes),
         }
     }
+    check_targets(configs, &mut problems);
     problems
+}
+
+/// A knob that has two names has two claims: two tasks would change it at once.
+fn check_targets(configs: &BTreeMap<String, Config>, problems: &mut Vec<ConfigProblem>) {
+    let mut seen: Vec<(&str, Target<'_>)> = Vec::new();
+    for (name, config) in configs {
+        let target = match config {
+            Config::Haproxy(own) => Target::Socket(&own.socket),
+            Config::Exec(own) if !own.write.is_empty() => Target::Command(&own.write),
+            Config::Exec(_) => continue,
+        };
+        match seen.iter().find(|(_, other)| *other == target) {
+            Some((other, _)) => {
+                let mut notes = Notes { driver: name, problems };
+                notes.note(
+                    target.field(),
+                    format!("it is that of `{other}`, and one target has one name"),
+                    format!("`{other}` in runbooks, instead of `{name}`"),
+                );
+            }
+            None => seen.push((name, target)),
+        }
+    }
+}
+
+/// What a driver changes, as far as its configuration says.
+#[derive(PartialEq)]
+enum Target<'a> {
+    Socket(&'a str),
+    Command(&'a [String]),
+}
+
+impl Target<'_> {
+    fn field(&self) -> &'static str {
+        match self {
+            Target::Socket(_) => "socket",
+            Target::Command(_) => "write",
+        }
+    }
 }

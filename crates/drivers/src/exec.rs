@@ -4,11 +4,13 @@
 //! `{value}`, `{fence}` and `{action}` in them are replaced, and the same is in
 //! the environment. What a command means stands in [`Config`].
 //!
-//! Fences are kept in memory ([`Fences`]): a command that can compare
-//! `PHAROS_FENCE` with what it saw before should, since nothing else holds off
-//! another process.
+//! A command ends with the server that started it, however that ends
+//! ([`supervise`]). Fences are kept in memory ([`Fences`]): a command that can
+//! compare `PHAROS_FENCE` with what it saw before should, since nothing else holds
+//! off another process, or what a command started on another machine.
 
 mod command;
+mod supervisor;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
@@ -25,6 +27,7 @@ use crate::error::{Error, Result};
 use crate::fence::{Fence, Fences};
 use crate::permit::ask_permit;
 use command::Invocation;
+pub use supervisor::supervise;
 
 /// The commands of a driver. Each is a program and its arguments.
 ///
@@ -105,11 +108,16 @@ pub struct Exec {
     timeout: Duration,
     fences: Fences,
     outcomes: Mutex<VecDeque<(String, String)>>,
+    /// The command that starts [`supervise`], if there is one.
+    supervisor: Vec<String>,
 }
 
 impl Exec {
-    pub fn new(config: &Config) -> Exec {
+    /// `supervisor` is a command that calls [`supervise`] with the arguments that
+    /// follow it. Without one, commands outlive a server that is killed.
+    pub fn new(config: &Config, supervisor: &[String]) -> Exec {
         Exec {
+            supervisor: supervisor.to_vec(),
             timeout: Duration::from_millis(config.timeout_ms),
             config: config.clone(),
             fences: Fences::default(),
@@ -125,7 +133,7 @@ impl Exec {
         if self.config.read.is_empty() {
             return Err(Error::Unknown(format!("{knob}: this driver has no `read` command")));
         }
-        let mut invocation = Invocation::new(&self.config.read);
+        let mut invocation = Invocation::new(&self.supervisor, &self.config.read);
         invocation.set("knob", knob);
         let text = self.run(&format!("reading {knob}"), invocation).await?;
         Ok(parse(&text))
@@ -184,7 +192,7 @@ impl Driver for Exec {
         }
         let _passed = self.fences.pass(knob, fence).await?;
         let filled = |command| {
-            let mut invocation = Invocation::new(command);
+            let mut invocation = Invocation::new(&self.supervisor, command);
             invocation.set("knob", knob);
             invocation.set("value", &text);
             invocation.set("fence", &fence.get().to_string());
@@ -208,7 +216,7 @@ impl Driver for Exec {
         if let Some(outcome) = self.outcome(action.once) {
             return Ok(outcome);
         }
-        let mut invocation = Invocation::new(&self.config.act);
+        let mut invocation = Invocation::new(&self.supervisor, &self.config.act);
         invocation.set("action", action.name);
         invocation.set("once", action.once);
         invocation.set("fence", &fence.get().to_string());

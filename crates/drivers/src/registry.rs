@@ -26,15 +26,17 @@ pub struct Drivers {
 impl Drivers {
     /// Makes them, or says everything that is wrong. Nothing is reached yet: a
     /// load balancer that is down must not keep a drain from being resumed.
+    /// `supervisor` starts commands, see [`Exec::new`].
     pub fn from_config(
         configs: &BTreeMap<String, Config>,
+        supervisor: &[String],
     ) -> std::result::Result<Drivers, Vec<ConfigProblem>> {
         let mut problems = config::check(configs);
         let mut drivers = Drivers::default();
         for (name, config) in configs {
             let driver: Result<Box<dyn Driver>> = match config {
                 Config::Haproxy(config) => Haproxy::new(config).map(|one| Box::new(one) as _),
-                Config::Exec(config) => Ok(Box::new(Exec::new(config))),
+                Config::Exec(config) => Ok(Box::new(Exec::new(config, supervisor))),
             };
             match driver {
                 Ok(driver) => drivers.insert(name, driver),

@@ -16,13 +16,13 @@ fn knob(driver: &str, name: &str) -> Knob {
 
 #[tokio::test]
 async fn a_knob_finds_its_driver() {
-    let drivers = Drivers::from_config(&configs(
+    let configs = configs(
         r#"{
             "edge": {"kind": "haproxy", "socket": "/no/such.sock"},
             "jobs": {"kind": "exec", "read": ["echo", "{knob}"], "act": ["echo", "{action}"]}
         }"#,
-    ))
-    .unwrap();
+    );
+    let drivers = Drivers::from_config(&configs, &[]).unwrap();
     assert_eq!(drivers.read(&knob("jobs", "x")).await, Ok(Value::Text("x".into())));
     let error = drivers.read(&knob("edge", "weight/web/a")).await.unwrap_err();
     assert!(error.is_transient());
@@ -46,15 +46,15 @@ async fn a_knob_finds_its_driver() {
 
 #[test]
 fn all_problems_are_found() {
-    let problems = Drivers::from_config(&configs(
+    let configs = configs(
         r#"{
             "a b": {"kind": "haproxy", "socket": "192.0.2.1:9999", "timeout_ms": 0},
             "c": {"kind": "haproxy", "socket": "relative.sock"},
             "d": {"kind": "exec", "write": ["x"], "read": []},
             "e": {"kind": "exec", "read": [""], "verify": ["x"]}
         }"#,
-    ))
-    .unwrap_err();
+    );
+    let problems = Drivers::from_config(&configs, &[]).unwrap_err();
     let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
     let expected = [
         "drivers.a b: \"a b\" is no name",
@@ -70,6 +70,28 @@ fn all_problems_are_found() {
     for (line, start) in lines.iter().zip(expected) {
         assert!(line.starts_with(start), "{line}");
     }
+}
+
+#[test]
+fn one_target_has_one_driver() {
+    let configs = configs(
+        r#"{
+            "a": {"kind": "haproxy", "socket": "/run/edge.sock"},
+            "b": {"kind": "haproxy", "socket": "/run/edge.sock", "timeout_ms": 5},
+            "c": {"kind": "exec", "read": ["x"], "write": ["w", "{value}"]},
+            "d": {"kind": "exec", "read": ["y"], "write": ["w", "{value}"]},
+            "e": {"kind": "exec", "read": ["x"]},
+            "f": {"kind": "exec", "read": ["x"]}
+        }"#,
+    );
+    let problems = Drivers::from_config(&configs, &[]).unwrap_err();
+    let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
+    let that = |other: &str| format!("it is that of `{other}`, and one target has one name");
+    let expected = [
+        format!("drivers.b.socket: {}; accepted: `a` in runbooks, instead of `b`", that("a")),
+        format!("drivers.d.write: {}; accepted: `c` in runbooks, instead of `d`", that("c")),
+    ];
+    assert_eq!(lines, expected);
 }
 
 #[test]

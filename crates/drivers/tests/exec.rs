@@ -18,7 +18,8 @@ fn sh(script: &str) -> Vec<String> {
 
 fn driver(read: &str, write: &str) -> Exec {
     let write = if write.is_empty() { Vec::new() } else { sh(write) };
-    Exec::new(&Config { read: sh(read), write, timeout_ms: 10_000, ..Config::default() })
+    let config = Config { read: sh(read), write, timeout_ms: 10_000, ..Config::default() };
+    Exec::new(&config, &[])
 }
 
 /// A knob is a file in a folder.
@@ -36,7 +37,7 @@ fn files(folder: &Path) -> Config {
 async fn knobs_are_read_written_and_read_back() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("rate"), "100\n").unwrap();
-    let driver = Exec::new(&files(folder.path()));
+    let driver = Exec::new(&files(folder.path()), &[]);
     assert_eq!(driver.read("rate").await, Ok(Value::Number(100.0)));
     let write = async |value: Value| driver.write("rate", &value, fence(1)).await;
     assert_eq!(write(Value::Number(0.25)).await, Ok(Value::Number(0.25)));
@@ -72,7 +73,7 @@ async fn exit_codes_say_what_kind_of_failure_it_is() {
     assert!(matches!(&error, Error::Broken(text) if text.contains("no such option")), "{error:?}");
     assert!(matches!(failure("kill -9 $$").await, Error::Broken(_)));
     let missing = Config { read: vec!["/no/such/program".into()], ..Config::default() };
-    let error = Exec::new(&missing).read("k").await.unwrap_err();
+    let error = Exec::new(&missing, &[]).read("k").await.unwrap_err();
     assert!(error.to_string().contains("cannot start `/no/such/program`"), "{error}");
 }
 
@@ -85,7 +86,7 @@ async fn time_is_bounded_and_nobody_is_left_behind() {
         format!("sh -c 'trap \"\" TERM HUP; echo $$ > \"{}\"; sleep 600' & wait", pid.display());
     let slow = Config { read: sh(&script), timeout_ms: 3000, ..Config::default() };
     let start = Instant::now();
-    let error = Exec::new(&slow).read("k").await.unwrap_err();
+    let error = Exec::new(&slow, &[]).read("k").await.unwrap_err();
     assert!(error.is_transient(), "{error:?}");
     assert!(start.elapsed() < Duration::from_secs(60));
     let pid: u32 = std::fs::read_to_string(pid).unwrap().trim().parse().unwrap();
@@ -145,7 +146,7 @@ async fn output_is_bounded() {
 #[tokio::test]
 async fn an_older_fence_starts_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let driver = Exec::new(&files(folder.path()));
+    let driver = Exec::new(&files(folder.path()), &[]);
     let put =
         async |value: f64, number| driver.write("k", &Value::Number(value), fence(number)).await;
     put(2.0, 5).await.unwrap();
@@ -164,11 +165,11 @@ async fn a_write_waits_until_it_is_verified() {
         knob.display()
     );
     let config = Config { write: sh("true"), verify: sh(&verify), ..files(folder.path()) };
-    let found = Exec::new(&config).write("k", &Value::Number(3.0), fence(1)).await;
+    let found = Exec::new(&config, &[]).write("k", &Value::Number(3.0), fence(1)).await;
     assert_eq!(found, Ok(Value::Number(3.0)));
     assert_eq!(std::fs::read_to_string(tries).unwrap(), "x\nx\nx\n");
     let never = Config { verify: sh("exit 75"), timeout_ms: 300, ..config };
-    assert!(Exec::new(&never).write("k", &Value::Number(1.0), fence(2)).await.is_err());
+    assert!(Exec::new(&never, &[]).write("k", &Value::Number(1.0), fence(2)).await.is_err());
 }
 
 #[tokio::test]
@@ -178,7 +179,7 @@ async fn an_act_is_done_once_for_each_occasion() {
     let script = "echo \"$1 $PHAROS_ONCE $PHAROS_ARG_JOB_ID\" >> \"$LOG\"; echo did it";
     let act = ["env", &format!("LOG={}", log.display()), "sh", "-c", script, "sh", "{action}"];
     let act = act.map(String::from).to_vec();
-    let driver = Exec::new(&Config { act, timeout_ms: 10_000, ..Config::default() });
+    let driver = Exec::new(&Config { act, timeout_ms: 10_000, ..Config::default() }, &[]);
     let arguments = BTreeMap::from([("job-id".to_owned(), "7; rm".to_owned())]);
     let action = Action { name: "stop", arguments: &arguments, once: "run 1 effect 4" };
     for number in [4, 4, 5] {
@@ -204,7 +205,7 @@ async fn names_that_would_be_options_are_refused() {
     let error = driver.write("k", &Value::Number(1.0), fence(1)).await.unwrap_err();
     assert!(matches!(error, Error::Refused(_)), "{error:?}");
     let act = ["echo", "{action}"].map(String::from).to_vec();
-    let driver = Exec::new(&Config { act, timeout_ms: 10_000, ..Config::default() });
+    let driver = Exec::new(&Config { act, timeout_ms: 10_000, ..Config::default() }, &[]);
     let arguments = BTreeMap::new();
     for name in ["", "--help", "a\nb"] {
         let done = driver.act(Action { name, arguments: &arguments, once: name }, fence(1)).await;

@@ -22,6 +22,7 @@ pub const DISTRUST: Millis = LOOKBACK;
 #[derive(Debug)]
 pub struct Basis {
     selectors: Vec<Selector>,
+    is_number: bool,
 }
 
 impl Basis {
@@ -33,7 +34,12 @@ impl Basis {
         if selectors.iter().any(|selector| !selector.past) {
             selectors.retain(|selector| !selector.past);
         }
-        Ok(Basis { selectors })
+        Ok(Basis { selectors, is_number: analysis.is_number })
+    }
+
+    /// Whether the query gives a number, not a vector.
+    pub fn is_number(&self) -> bool {
+        self.is_number
     }
 
     pub fn selectors(&self) -> impl Iterator<Item = &str> {
@@ -58,6 +64,12 @@ impl Basis {
         }
         Ok(oldest)
     }
+}
+
+/// How many series of a selector have ended while their last samples could still be
+/// seen; nothing if none has.
+pub fn ended(selector: &str) -> String {
+    format!("count(last_over_time({selector}[{}]) unless {selector})", DISTRUST)
 }
 
 #[cfg(test)]

@@ -86,6 +86,9 @@ pub enum NoValue {
     /// The series that a selector matches have ended: a value would be made of
     /// what was.
     Ended { selector: String },
+    /// Series that a selector of an exact condition matched have ended a short
+    /// while ago: what they would say is not known.
+    Vanished { selector: String },
     /// Samples are stamped in the future, or were a while ago: nobody knows when
     /// they were taken.
     Ahead { selector: String, lead: Option<Millis>, is_past: bool },
@@ -109,6 +112,11 @@ impl NoValue {
             NoValue::Garbled { whom, why } => format!("{whom} answers nonsense: {why}"),
             NoValue::NoSeries => "no series match".into(),
             NoValue::Ended { selector } => format!("no live series match {selector}"),
+            NoValue::Vanished { selector } => format!(
+                "series of {selector} ended less than {} ago, and may have had the last word; \
+                 accepted: a query that selects none but the series that count",
+                freshness::DISTRUST
+            ),
             NoValue::Ahead { selector, lead, is_past } => {
                 let lead = lead.map_or_else(String::new, |lead| format!("up to {lead} "));
                 let (verb, ago) = match is_past {
@@ -141,6 +149,15 @@ fn query_of(condition: &Condition) -> Result<&str, NoValue> {
     match &condition.source {
         Source::Query(query) => Ok(query),
         Source::Gauge(_) => Err(NoValue::NotAQuery),
+    }
+}
+
+/// The value that counts for a condition, and which one of all it is. An exact
+/// condition says nothing while one of them is not a number.
+fn counted(condition: &Condition, values: &[f64]) -> (Option<usize>, f64) {
+    match values.iter().position(|value| value.is_nan()) {
+        Some(at) if condition.is_exact => (Some(at), f64::NAN),
+        _ => worst(condition.comparison, condition.bound, values.iter().copied()),
     }
 }
 

@@ -5,8 +5,8 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{Asked, Reply, Stub, condition, nobody};
-use drain::{Comparison, Millis, Time};
+use common::{Reply, Stub, condition, nobody};
+use drain::{Comparison, Condition, Millis, Time};
 use health::{Credentials, Health, NoValue, Prometheus};
 
 const TIME_MAX: Duration = Duration::from_secs(2);
@@ -19,44 +19,36 @@ fn client(stub: &Stub) -> Prometheus {
 /// When the stub evaluates queries, by its own clock.
 const NOW_SECS: f64 = 1000.0;
 
-/// Series with one value each; their samples were taken `age_secs` ago.
-fn series(asked: &Asked, values: &[&str], age_secs: f64) -> Reply {
-    let taken = (NOW_SECS - age_secs).to_string();
-    match asked.is_about_time() {
-        true => {
-            // Prometheus stamped them when it scraped them.
-            let places = 0..values.len();
-            let rows = places.flat_map(|at| [at.to_string(), format!("{at} scraped")]);
-            vector(rows.map(|place| (SELECTOR, place, taken.clone())))
-        }
-        false => {
-            let rows = values.iter().enumerate();
-            vector(rows.map(|(at, value)| ("n", at.to_string(), (*value).to_owned())))
-        }
-    }
+/// Series with one value each; the samples of as many selectors were taken
+/// `age_secs` ago.
+fn series(values: &[&str], age_secs: f64) -> Reply {
+    // Prometheus stamped them when it scraped them.
+    let taken = NOW_SECS - age_secs;
+    let places = 0..values.len();
+    let stamps = places.flat_map(|at| [at.to_string(), format!("{at} scraped")]);
+    response(values, stamps.map(|place| (place, taken)))
 }
 
-/// The label by which times are told from each other.
-const SELECTOR: &str = "pharos_selector";
-
-/// A response: each series with one label, its value, and its own value.
-fn vector(rows: impl Iterator<Item = (&'static str, String, String)>) -> Reply {
-    let row = |(label, place, value): (&str, String, String)| {
-        format!(r#"{{"metric":{{"{label}":"{place}"}},"value":[{NOW_SECS},"{value}"]}}"#)
+/// The series of a query, and the times of its selectors.
+fn response(values: &[&str], times: impl Iterator<Item = (String, f64)>) -> Reply {
+    let row = |labels: String, value: &str| {
+        format!(r#"{{"metric":{{{labels}}},"value":[{NOW_SECS},"{value}"]}}"#)
     };
-    let rows: Vec<String> = rows.map(row).collect();
+    let values = values
+        .iter()
+        .enumerate()
+        .map(|(at, value)| row(format!(r#""n":"{at}","pharos_selector":"value""#), value));
+    let times = times
+        .map(|(place, secs)| row(format!(r#""pharos_selector":"{place}""#), &secs.to_string()));
+    let rows: Vec<String> = values.chain(times).collect();
     let data = format!(r#"{{"resultType":"vector","result":[{}]}}"#, rows.join(","));
     Reply::Whole(200, format!(r#"{{"status":"success","data":{data}}}"#))
 }
 
-/// A Prometheus that says this about the times of samples, and 0 to all else.
+/// A Prometheus that says this about the times of samples, and 0 of their value.
 fn timed(times: impl Fn() -> Vec<(&'static str, f64)> + Send + Sync + 'static) -> Stub {
-    Stub::start(move |asked| match asked.is_about_time() {
-        true => {
-            let row = |(place, secs): (&str, f64)| (SELECTOR, place.to_owned(), secs.to_string());
-            vector(times().into_iter().map(row))
-        }
-        false => vector([("n", "0".to_owned(), "0".to_owned())].into_iter()),
+    Stub::start(move |_| {
+        response(&["0"], times().into_iter().map(|(place, secs)| (place.to_owned(), secs)))
     })
 }
 
@@ -72,7 +64,7 @@ async fn measure(prometheus: &Prometheus) -> Result<f64, NoValue> {
 
 #[tokio::test]
 async fn the_request_is_what_prometheus_wants() {
-    let stub = Stub::start(|asked| series(asked, &["1", "3", "2"], 0.0));
+    let stub = Stub::start(|_| series(&["1", "3", "2"], 0.0));
     let prometheus = client(&stub);
     assert_eq!(measure(&prometheus).await, Ok(3.0));
     let at_least = condition("a+b", Comparison::AtLeast, 1.0);
@@ -92,8 +84,11 @@ async fn the_request_is_what_prometheus_wants() {
         ]
         .join(" or ")
     };
-    let both = format!("{} or {}", time("a", 0), time("b", 1));
-    assert_eq!(queries, [time("up", 0), "up == 1".into(), both, "a+b".into()]);
+    let value =
+        |query: &str| format!("label_replace({query}\n,\"pharos_selector\",\"value\",\"\",\"\")");
+    let up = format!("{} or {}", value("up == 1"), time("up", 0));
+    let both = format!("{} or {} or {}", value("a+b"), time("a", 0), time("b", 1));
+    assert_eq!(queries, [up, both]);
     assert!(!asked[0].head.to_lowercase().contains("authorization"));
     assert_eq!(asked[1].connection, 0, "connections are kept");
 }
@@ -101,7 +96,7 @@ async fn the_request_is_what_prometheus_wants() {
 /// A query is answered from the last samples for minutes after an exporter died.
 #[tokio::test]
 async fn a_value_is_as_old_as_its_samples() {
-    let stub = Stub::start(|asked| series(asked, &["1", "3"], 42.0));
+    let stub = Stub::start(|_| series(&["1", "3"], 42.0));
     let rate = condition("sum by (n) (rate(x[1m]))", Comparison::Below, 1.0);
     let reading = client(&stub).measure(&rate).await.unwrap();
     assert_eq!(reading.series.as_deref(), Some(r#"{n="1"}"#));
@@ -111,6 +106,49 @@ async fn a_value_is_as_old_as_its_samples() {
     let taken = reading.measurement(Time(1_000_000));
     assert_eq!(taken.to, Time(1_000_000 - reading.age.0));
     assert_eq!(taken.from, Time(1_000_000 - reading.age.0 - 60_000));
+}
+
+/// Of two replicas that scrape at different moments, one is asked about both.
+#[tokio::test]
+async fn replicas_behind_one_address_are_not_mixed() {
+    let requests = std::sync::atomic::AtomicUsize::new(0);
+    let stub = Stub::start(move |_| {
+        match requests.fetch_add(1, std::sync::atomic::Ordering::SeqCst).is_multiple_of(2) {
+            true => series(&["5000"], 1.0),
+            false => series(&["0"], 20.0),
+        }
+    });
+    let prometheus = client(&stub);
+    for _ in 0..5 {
+        let lag = condition("lag", Comparison::AtMost, 0.0);
+        let reading = prometheus.measure(&lag).await.unwrap();
+        let expected = if reading.value == 0.0 { 20_000..22_000 } else { 1000..3000 };
+        assert!(expected.contains(&reading.age.0), "{reading:?}");
+    }
+}
+
+/// What is missing behind a fence may be in the series that is gone.
+#[tokio::test]
+async fn an_exact_condition_has_no_value_when_one_of_its_series_is_gone_or_not_a_number() {
+    let exact = |is_exact| Condition { is_exact, ..condition("lag", Comparison::AtMost, 0.0) };
+    let seen = || ["0", "0 scraped"].map(|place| (place.to_owned(), 999.0));
+    let ended = move || seen().into_iter().chain([("0 ended".to_owned(), 1.0)]);
+    let stub = Stub::start(move |asked| {
+        let is_asked = asked.field("query").unwrap().contains("unless");
+        response(&["0"], ended().take(if is_asked { 3 } else { 2 }))
+    });
+    let measured = client(&stub).measure(&exact(true)).await;
+    assert_eq!(measured, Err(NoValue::Vanished { selector: "lag".into() }));
+    let query = stub.take().remove(0).field("query").unwrap();
+    assert!(query.contains("count(last_over_time(lag[5m]) unless lag)"), "{query}");
+    client(&stub).measure(&exact(false)).await.unwrap();
+    let query = stub.take().remove(0).field("query").unwrap();
+    assert!(!query.contains("unless"), "{query}");
+
+    let stub = Stub::start(move |_| response(&["0", "NaN"], seen().into_iter()));
+    let reading = client(&stub).measure(&exact(true)).await.unwrap();
+    assert!(reading.value.is_nan() && reading.series.as_deref() == Some(r#"{n="1"}"#));
+    assert_eq!(client(&stub).measure(&exact(false)).await.unwrap().value, 0.0);
 }
 
 const AHEAD: &str = "accepted: exporters whose clock is right, or `honor_timestamps: false` in \
@@ -133,8 +171,6 @@ async fn samples_stamped_in_the_future_are_no_data() {
         });
         let refused = age(&client(&stub)).await.unwrap_err();
         assert_eq!(refused, format!("{expected}; {AHEAD}"));
-        let queries = stub.asked();
-        assert_eq!(queries.len(), 1, "a value of such samples is not even asked for");
     }
 }
 
@@ -191,10 +227,10 @@ async fn a_sample_that_prometheus_did_not_stamp_counts_as_a_second_older() {
 async fn a_prometheus_whose_clock_is_wrong_or_jumps_changes_no_age() {
     const JUMPS_SECS: [f64; 4] = [0.0, 4e9, -900.0, 86_400.0];
     let requests = std::sync::atomic::AtomicUsize::new(0);
-    let stub = Stub::start(move |asked| {
+    let stub = Stub::start(move |_| {
         let request = requests.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         let jump_secs = JUMPS_SECS[request % JUMPS_SECS.len()];
-        let Reply::Whole(status, mut body) = series(asked, &["0"], 3.0) else { panic!("a body") };
+        let Reply::Whole(status, mut body) = series(&["0"], 3.0) else { panic!("a body") };
         for secs in [NOW_SECS, NOW_SECS - 3.0] {
             body = body.replace(&secs.to_string(), &(secs + jump_secs).to_string());
         }
@@ -209,10 +245,7 @@ async fn a_prometheus_whose_clock_is_wrong_or_jumps_changes_no_age() {
 
 #[tokio::test]
 async fn a_rate_over_samples_that_have_ended_is_no_value() {
-    let stub = Stub::start(|asked| match asked.is_about_time() {
-        true => series(asked, &[], 0.0),
-        false => series(asked, &["7"], 0.0),
-    });
+    let stub = timed(Vec::new);
     let rate = condition("rate(x[5m])", Comparison::Below, 1.0);
     let ended = client(&stub).measure(&rate).await.unwrap_err();
     assert_eq!(ended, NoValue::Ended { selector: "x".into() });
@@ -220,7 +253,7 @@ async fn a_rate_over_samples_that_have_ended_is_no_value() {
 
 #[tokio::test]
 async fn nothing_over_nothing_is_no_traffic_and_not_no_data() {
-    let stub = Stub::start(|asked| series(asked, &["NaN"], 0.0));
+    let stub = Stub::start(|_| series(&["NaN"], 0.0));
     let ratio = condition("sum(rate(x[5m])) / sum(rate(y[5m]))", Comparison::Below, 1.0);
     assert!(client(&stub).measure(&ratio).await.is_err(), "y has no time");
     let ratio = condition("sum(rate(x[5m])) / sum(rate(x[5m]))", Comparison::Below, 1.0);
@@ -288,7 +321,7 @@ async fn nothing_hostile_is_believed_or_waited_for() {
 
 #[tokio::test]
 async fn a_connection_that_was_closed_is_made_again() {
-    let stub = Stub::start(|asked| match series(asked, &["1"], 0.0) {
+    let stub = Stub::start(|_| match series(&["1"], 0.0) {
         Reply::Whole(status, body) => Reply::Last(status, body),
         other => other,
     });
@@ -301,9 +334,9 @@ async fn a_connection_that_was_closed_is_made_again() {
 
 #[tokio::test]
 async fn many_at_once_share_few_connections() {
-    let stub = Stub::start(|asked| {
+    let stub = Stub::start(|_| {
         std::thread::sleep(Duration::from_millis(5));
-        series(asked, &["1"], 0.0)
+        series(&["1"], 0.0)
     });
     let prometheus = std::sync::Arc::new(client(&stub));
     let mut tasks = tokio::task::JoinSet::new();
@@ -328,7 +361,7 @@ async fn nobody_at_home_is_said_at_once() {
 async fn credentials_come_from_a_file_that_may_change() {
     let folder = tempfile::tempdir().unwrap();
     let token_file = folder.path().join("token");
-    let stub = Stub::start(|asked| series(asked, &["1"], 0.0));
+    let stub = Stub::start(|_| series(&["1"], 0.0));
     let endpoint = format!("http://{}", stub.address).parse().unwrap();
     let credentials = Credentials::Bearer { token_file: token_file.clone() };
     let prometheus = Prometheus::new(endpoint, Some(credentials), TIME_MAX).unwrap();

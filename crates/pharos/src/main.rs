@@ -27,6 +27,7 @@ mod sockets;
 mod tcp;
 mod udp;
 
+use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -100,6 +101,12 @@ enum Command {
     /// Try drains in a simulated world; needs no server
     #[command(subcommand)]
     Lab(lab::LabCommand),
+    /// Run a command of an `exec` driver, and end it with the server that starts this
+    #[command(hide = true)]
+    Supervise {
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<OsString>,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -192,6 +199,7 @@ fn run(command: Command) -> Result<u8, String> {
         Command::Runbook(command) => runbook::run(command),
         Command::Shard(command) => shard::run(command),
         Command::Lab(command) => lab::run(command),
+        Command::Supervise { command } => drivers::exec::supervise(&command),
     }
 }
 

@@ -137,6 +137,11 @@ impl Run {
         !self.claims.claimants.is_empty()
     }
 
+    /// Whether a task claims anything.
+    pub(super) fn has_claims_of(&self, task: TaskId) -> bool {
+        !self.claims.of[task.index()].is_empty()
+    }
+
     /// Whether a task claims a knob.
     pub fn is_claimed(&self, task: TaskId, knob: KnobId) -> bool {
         self.claims.of[task.index()].contains(&knob)

@@ -204,7 +204,7 @@ impl Run {
     ) -> Result<(), String> {
         let condition = self.plan.conditions.get(id.index());
         let condition = condition.ok_or_else(|| format!("no condition {}", id.0))?;
-        if self.plan.is_exact(id) {
+        if self.plan.condition(id).is_exact {
             let none = People::default();
             let people = self.state.exact_overridden_by.get(&id).unwrap_or(&none);
             people.refusal(by, &format!("overridden {}", condition.name)).map_or(Ok(()), Err)?;

@@ -17,11 +17,7 @@ use crate::value::Value;
 impl Run {
     /// Does what is due in the stage that a task is in.
     pub(super) fn advance(&mut self, now: Time, task: TaskId) {
-        let state = self.state.task(task);
-        if state.in_flight.is_some() || self.retries_later(now, task) {
-            return;
-        }
-        if self.goes_in_circles(now, task) {
+        if self.state.task(task).in_flight.is_some() || self.goes_in_circles(now, task) {
             return;
         }
         let plan = self.plan.clone();
@@ -29,12 +25,14 @@ impl Run {
         if self.state.task(task).failures >= ATTEMPTS_MAX {
             return self.leave(now, task, Outcome::Failed);
         }
-        if let Some(timeout) = stage.timeout {
-            let ends = self.state.task(task).entered + timeout;
+        if let Some(ends) = self.ends_late(task) {
             if now >= ends {
                 return self.leave(now, task, Outcome::Late);
             }
             self.wake_at(task, ends);
+        }
+        if self.retries_later(now, task) {
+            return;
         }
         if self.state.task(task).phase == Phase::Running && self.govern(now, task) {
             return;
@@ -75,6 +73,19 @@ impl Run {
                 }
             }
         }
+    }
+
+    /// When the stage that a task is in is late: so long after it was entered. A task
+    /// that waits for its claim is not late: what another one has counts from the
+    /// moment in which it changes something.
+    fn ends_late(&self, task: TaskId) -> Option<Time> {
+        let (stage, state) = (self.state.stage(&self.plan, task), self.state.task(task));
+        let sets = matches!(stage.kind, StageKind::Set { .. } | StageKind::PutBack { .. });
+        let since = match sets && self.has_claims_of(task) {
+            true => state.begun?,
+            false => state.entered,
+        };
+        stage.timeout.filter(|_| !(sets && state.stage_done)).map(|timeout| since + timeout)
     }
 
     /// Whether an effect that failed is to be tried again, but not yet.
@@ -134,7 +145,7 @@ impl Run {
             (Outcome::Late, _) => {
                 let span = stage.timeout.unwrap_or_default();
                 let held = state.hold.as_ref().map(|(_, why)| describe(&self.plan, why));
-                match judged.or(held) {
+                match judged.or(held).or_else(|| state.last_failure.clone()) {
                     Some(why) => format!("{name} was not through within {span}: {why}"),
                     None => format!("{name} was not through within {span}"),
                 }

@@ -340,7 +340,7 @@ impl State {
         at: Time,
     ) -> Result<(), String> {
         let state = self.task_mut(task)?;
-        (state.stage, state.entered) = (stage, at);
+        (state.stage, state.entered, state.begun) = (stage, at, None);
         (state.shift, state.stage_done, state.verified) = (None, false, None);
         state.unfit = None;
         if let StageKind::Govern { knob, budget } = *kind {
@@ -507,6 +507,7 @@ impl State {
             return Err(format!("effect {} has not ended", other.0));
         }
         state.in_flight = Some(effect);
+        state.begun.get_or_insert(at);
         // Whether it worked or not: it may have.
         let undo = plan.tasks.get(task.index()).and_then(|own| own.undo.as_ref());
         let is_undone = undo.is_some_and(|undo| undo.after == state.stage);
@@ -617,7 +618,7 @@ impl State {
 
     fn take_command(&mut self, plan: &Plan, by: &Actor, command: &Command) -> Result<(), String> {
         match command {
-            Command::Override { condition, .. } if plan.is_exact(*condition) => {
+            Command::Override { condition, .. } if plan.condition(*condition).is_exact => {
                 let people = self.exact_overridden_by.entry(*condition).or_default();
                 people.count(by);
                 if people.len() >= 2 {

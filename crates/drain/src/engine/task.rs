@@ -18,6 +18,9 @@ pub struct TaskState {
     pub started: Option<Time>,
     pub ended: Option<Time>,
     pub entered: Time,
+    /// When the stage it is in first had an effect begun: what it waits for before
+    /// that, such as a claim, does not make it late.
+    pub begun: Option<Time>,
     /// Where its knobs stood, in the order in which it first touched them.
     pub origins: Vec<(KnobId, Value)>,
     /// What a write may have turned a knob to although it was said to have
@@ -101,6 +104,7 @@ impl TaskState {
             started: None,
             ended: None,
             entered: Time(0),
+            begun: None,
             origins: Vec::new(),
             doubted: Vec::new(),
             shift: None,

@@ -425,12 +425,20 @@ impl<'a, 'p> Compiler<'a, 'p> {
                 StageKind::Govern { knob: self.knob(knob)?, budget: self.budget(budget)? }
             }
             Work::Act { act, .. } => StageKind::Act(act.clone()),
-            Work::Await(used) => StageKind::Await { condition: self.filled(draft, stage, used)? },
+            Work::Await(used) => {
+                let condition = self.filled(draft, stage, used)?;
+                self.conditions[condition.index()].is_exact |= stage.is_exact;
+                StageKind::Await { condition }
+            }
             Work::AwaitExactly(used) => {
                 let tolerant = self.filled(draft, stage, used)?;
                 StageKind::Await { condition: self.exactly(tolerant) }
             }
-            Work::Check(used) => StageKind::Check { condition: self.filled(draft, stage, used)? },
+            Work::Check(used) => {
+                let condition = self.filled(draft, stage, used)?;
+                self.conditions[condition.index()].is_exact |= stage.is_exact;
+                StageKind::Check { condition }
+            }
             Work::TimedWait(span) => StageKind::TimedWait { span: *span },
             Work::Barrier(name) => StageKind::Barrier { name: name.clone() },
             Work::Approve { people, question } => {
@@ -473,6 +481,7 @@ impl<'a, 'p> Compiler<'a, 'p> {
             late: Next::Exit(Exit::Failed),
             retry: StageId(0),
             is_interruptible: true,
+            is_exact: false,
         })
     }
 
@@ -590,7 +599,8 @@ impl<'a, 'p> Compiler<'a, 'p> {
     fn exactly(&mut self, tolerant: ConditionId) -> ConditionId {
         let known = self.conditions[tolerant.index()].clone();
         let name = format!("{} (exactly)", known.name);
-        let exact = Condition { name, comparison: Comparison::AtMost, bound: 0.0, ..known };
+        let exact =
+            Condition { name, comparison: Comparison::AtMost, bound: 0.0, is_exact: true, ..known };
         self.keep(exact)
     }
 
@@ -646,6 +656,7 @@ impl<'a, 'p> Compiler<'a, 'p> {
                 (Some(NoTraffic::PassOnRestore), Direction::Restore) => NoData::Pass,
                 (Some(NoTraffic::PassOnRestore), Direction::Drain) => NoData::Block,
             },
+            is_exact: false,
         };
         Some(self.keep(condition))
     }

@@ -419,16 +419,6 @@ impl Plan {
         &self.conditions[id.index()]
     }
 
-    /// Whether a condition says that nothing is missing: it is waited for behind
-    /// a fence, and whoever overrides it loses what was acknowledged.
-    pub fn is_exact(&self, id: ConditionId) -> bool {
-        let mut stages = self.tasks.iter().flat_map(|task| &task.stages);
-        stages.any(|stage| {
-            !stage.is_interruptible
-                && matches!(stage.kind, StageKind::Await { condition } if condition == id)
-        })
-    }
-
     pub fn task_ids(&self) -> impl DoubleEndedIterator<Item = TaskId> + use<> {
         (0..self.tasks.len() as u32).map(TaskId)
     }

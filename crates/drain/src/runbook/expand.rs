@@ -25,6 +25,8 @@ pub(crate) struct ExpandedStage {
     pub late: Next,
     pub retry: StageId,
     pub is_interruptible: bool,
+    /// The condition that it names has no tolerance.
+    pub is_exact: bool,
 }
 
 /// How a task is undone, if that takes more than putting its knobs back.
@@ -181,7 +183,7 @@ impl Filler<'_> {
     fn work(&self, stage: &Stage) -> Option<Option<Work>> {
         let shape = stage.shape?;
         let mut inputs = Inputs::new();
-        let has_instead = |input: &Input| input.name == "condition" && self.is_exact(stage);
+        let has_instead = |input: &Input| input.name == "condition" && self.has_exactly(stage);
         for input in shape.inputs {
             let given = stage.with.iter().find(|(name, _)| name.value == input.name);
             match given.map(|(_, node)| self.fill(input, node)) {
@@ -199,8 +201,17 @@ impl Filler<'_> {
         work_of(shape.name, inputs).map(Some)
     }
 
-    /// Whether what a stage waits for is what another condition is about, exactly.
+    /// Whether what a stage names is to hold without tolerance: by its parameter, or
+    /// because the task cannot be interrupted there.
     fn is_exact(&self, stage: &Stage) -> bool {
+        let used = stage.with.iter().find(|(name, _)| name.value == "condition");
+        let variable = used.and_then(|(_, node)| words::whole_variable(&node.scalar()?.text));
+        let parameter = variable.and_then(|name| self.template.parameter(name));
+        !stage.interruptible || parameter.is_some_and(|parameter| parameter.exact)
+    }
+
+    /// Whether what a stage waits for is what another condition is about, exactly.
+    fn has_exactly(&self, stage: &Stage) -> bool {
         let exactly = stage.with.iter().find(|(name, _)| name.value == "or_exactly");
         exactly.is_some_and(|(_, node)| {
             node.scalar().is_none_or(|scalar| !self.is_absent(&scalar.text))
@@ -360,6 +371,7 @@ fn connect(filler: &Filler<'_>, works: Vec<Option<Work>>) -> Option<Vec<Expanded
             work: works[*at].clone()?,
             timeout: filler.timeout(stage)?,
             is_interruptible: stage.interruptible,
+            is_exact: filler.is_exact(stage),
             retry: match &stage.retry {
                 Some(name) => match lead(&Target::Stage(name.value.clone()))? {
                     Next::Stage(stage) => stage,

@@ -1,5 +1,5 @@
 //! One command: started, bounded in time and output, and ended with everything
-//! it started.
+//! it started, also when the server is killed.
 
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use base::text::excerpt;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::timeout;
 
 use crate::error::{Error, Result};
@@ -29,6 +29,8 @@ const EX_NOPERM: i32 = 77;
 /// A command with everything filled in.
 #[derive(Clone, Debug)]
 pub struct Invocation<'a> {
+    /// What starts the command, and ends it with this process.
+    supervisor: &'a [String],
     template: &'a [String],
     /// As `{name}` in arguments and `PHAROS_NAME` in the environment.
     names: Vec<(&'static str, String)>,
@@ -36,8 +38,8 @@ pub struct Invocation<'a> {
 }
 
 impl<'a> Invocation<'a> {
-    pub fn new(template: &'a [String]) -> Self {
-        Invocation { template, names: Vec::new(), environment: Vec::new() }
+    pub fn new(supervisor: &'a [String], template: &'a [String]) -> Self {
+        Invocation { supervisor, template, names: Vec::new(), environment: Vec::new() }
     }
 
     pub fn set(&mut self, name: &'static str, value: &str) {
@@ -53,21 +55,24 @@ impl<'a> Invocation<'a> {
     pub async fn run(self, limit: Duration) -> Result<String> {
         let arguments: Vec<String> =
             self.template.iter().map(|argument| self.fill(argument)).collect();
-        let [program, arguments @ ..] = &arguments[..] else {
+        let Some(program) = arguments.first() else {
             return Err(Error::Broken("there is no command".into()));
         };
-        let child = Command::new(program)
-            .args(arguments)
+        let mut words = self.supervisor.iter().chain(&arguments);
+        let stdin = if self.supervisor.is_empty() { Stdio::null() } else { Stdio::piped() };
+        let child = Command::new(words.next().unwrap_or(program))
+            .args(words)
             .envs(self.environment)
-            .stdin(Stdio::null())
+            .stdin(stdin)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0)
             .kill_on_drop(true)
             .spawn();
-        let child =
+        let mut child =
             child.map_err(|error| Error::Broken(format!("cannot start `{program}`: {error}")))?;
-        let mut group = Group { child, is_over: false };
+        let lifeline = child.stdin.take();
+        let mut group = Group { child, is_over: false, _lifeline: lifeline };
         match timeout(limit, group.finish()).await {
             Ok(ended) => judge(program, ended?),
             Err(_) => Err(Error::Transient(format!(
@@ -104,6 +109,8 @@ impl<'a> Invocation<'a> {
 struct Group {
     child: Child,
     is_over: bool,
+    /// The supervisor kills the group when this is closed.
+    _lifeline: Option<ChildStdin>,
 }
 
 struct Ended {
@@ -229,7 +236,7 @@ mod tests {
     #[test]
     fn names_are_replaced_once() {
         let template = ["x".to_owned()];
-        let mut invocation = Invocation::new(&template);
+        let mut invocation = Invocation::new(&[], &template);
         invocation.set("knob", "{value}");
         invocation.set("value", "7");
         let cases = [

@@ -18,8 +18,6 @@ pub enum Nothing {
 #[derive(Debug, PartialEq)]
 pub struct Row {
     labels: BTreeMap<String, String>,
-    /// As PromQL writes it; `None` if it has no labels.
-    pub series: Option<String>,
     /// When the query was evaluated, by the clock of the server.
     pub at_secs: f64,
     pub value: f64,
@@ -30,15 +28,18 @@ impl Row {
         self.labels.get(name).map(String::as_str)
     }
 
+    /// Its labels without `hidden`, as PromQL writes them; `None` if it has none.
+    pub fn series(&self, hidden: &str) -> Option<String> {
+        let own = self.labels.iter().filter(|(name, _)| *name != NAME && *name != hidden);
+        let own = own.map(|(name, value)| (crate::excerpt(name), crate::excerpt(value)));
+        let own = Labels::new(own.collect()).filter(|own| own.iter().next().is_some());
+        own.map(|own| crate::excerpt(&own.to_string()))
+    }
+
     fn new(labels: BTreeMap<String, String>, point: Point) -> Result<Row, Nothing> {
         let Point(at_secs, text) = point;
         let value = text.parse().map_err(|_| garbled(&format!("{text:?} is no number")))?;
-        let own = labels.iter().filter(|(name, _)| *name != NAME).map(|(name, value)| {
-            let tame = |text: &str| crate::excerpt(text);
-            (tame(name), tame(value))
-        });
-        let own = Labels::new(own.collect()).filter(|own| own.iter().next().is_some());
-        Ok(Row { series: own.map(|own| crate::excerpt(&own.to_string())), labels, at_secs, value })
+        Ok(Row { labels, at_secs, value })
     }
 }
 
@@ -110,12 +111,12 @@ mod tests {
             r#"{{"status":"success","data":{{"resultType":"{kind}","result":{result}}},"x":1}}"#
         );
         let rows = rows(body.as_bytes())?;
-        Ok(rows.into_iter().map(|row| (row.series, row.value)).collect())
+        Ok(rows.into_iter().map(|row| (row.series("hidden"), row.value)).collect())
     }
 
     #[test]
     fn every_series_has_its_labels_and_its_value() {
-        let vector = r#"[{"metric":{"__name__":"up","dc":"east","b":"c"},"value":[1000,"2"]},
+        let vector = r#"[{"metric":{"__name__":"up","dc":"east","b":"c","hidden":"x"},"value":[1000,"2"]},
                          {"metric":{"__name__":"up"},"value":[1000.5,"+Inf"]},
                          {"metric":{},"histogram":[]}]"#;
         assert_eq!(

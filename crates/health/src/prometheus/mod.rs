@@ -2,8 +2,8 @@
 //!
 //! A query is evaluated at one instant, which is the least that a Prometheus can
 //! be asked for: in the very moments in which a drain is needed it may be short
-//! of everything. Before that it is asked for the time of the newest samples
-//! behind the query: in this order a value is never taken for newer than it is.
+//! of everything. The same evaluation gives the time of the newest samples behind
+//! the query, so that a value is never taken for newer than it is.
 
 mod answer;
 mod stamps;
@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use crate::freshness::Basis;
 use crate::http::{Client, Credentials, Endpoint, Failure};
-use crate::{Health, Measuring, NoValue, Reading, excerpt, query_of, worst};
+use crate::{Health, Measuring, NoValue, Reading, counted, excerpt, query_of};
 use answer::Row;
 use stamps::{Memory, Stamps};
 
@@ -55,31 +55,30 @@ impl Prometheus {
         let query = query_of(condition)?;
         let basis = Basis::of(query)?;
         let start = Instant::now();
-        let age = basis.age(&self.ages(&basis).await?)?;
-        let rows = self.evaluate(query).await?;
+        let mut rows = self.evaluate(&stamps::query(query, &basis, condition.is_exact)).await?;
+        let age = basis.age(&self.ages(&basis, &rows)?)?;
+        rows.retain(stamps::is_value);
         if rows.is_empty() {
             return Err(NoValue::NoSeries);
         }
-        let values = rows.iter().map(|row| row.value);
-        let (at, value) = worst(condition.comparison, condition.bound, values);
+        let values: Vec<f64> = rows.iter().map(|row| row.value).collect();
+        let (at, value) = counted(condition, &values);
         // What has become older since counts too.
         let waited = Millis(u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX));
-        let series = at.and_then(|at| rows[at].series.clone());
+        let series = at.and_then(|at| rows[at].series(stamps::LABEL));
         Ok(Reading { value, series, age: age + waited, window: basis.window() })
     }
 
     /// How old the newest sample of each selector is, by the clock of the
     /// Prometheus itself. An error if its stamps prove nothing.
-    async fn ages(&self, basis: &Basis) -> Result<Vec<Option<Millis>>, NoValue> {
-        let count = basis.selectors().count();
-        if count == 0 {
-            return Ok(Vec::new());
-        }
-        let rows = self.evaluate(&stamps::query(basis.selectors())).await?;
-        let all = Stamps::read(count, &rows);
+    fn ages(&self, basis: &Basis, rows: &[Row]) -> Result<Vec<Option<Millis>>, NoValue> {
+        let all = Stamps::read(basis.selectors().count(), rows);
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         for (selector, stamps) in basis.selectors().zip(&all) {
             memory.judge(selector, stamps, Instant::now())?;
+            if stamps.has_ended && stamps.age().is_some() {
+                return Err(NoValue::Vanished { selector: selector.to_owned() });
+            }
         }
         Ok(all.iter().map(Stamps::age).collect())
     }

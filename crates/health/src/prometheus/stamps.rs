@@ -12,18 +12,29 @@ use std::time::{Duration, Instant};
 use drain::Millis;
 
 use super::answer::Row;
-use crate::freshness::{AHEAD_MAX, DISTRUST};
+use crate::freshness::{self, AHEAD_MAX, Basis, DISTRUST};
 use crate::{NoValue, whole_secs};
 
-/// The label by which the times of several selectors are told from each other.
-const LABEL: &str = "pharos_selector";
+/// The label by which the parts of a response are told from each other.
+pub const LABEL: &str = "pharos_selector";
+/// Its value for the series of the query itself.
+const VALUE: &str = "value";
 /// Selectors that are remembered.
 const REMEMBERED_MAX: usize = 10_000;
 
-/// Asks for the stamps of each selector, all at one instant.
-pub fn query<'a>(selectors: impl Iterator<Item = &'a str>) -> String {
-    let parts = selectors.enumerate().flat_map(|(at, selector)| {
-        [
+/// Asks for the series of a query and for the stamps of each of its selectors, in
+/// one evaluation: of several replicas behind one address, which scrape at
+/// different moments, the stamps of one say nothing about the value of another.
+pub fn query(query: &str, basis: &Basis, is_exact: bool) -> String {
+    // A query may end with a comment.
+    let value = match basis.is_number() {
+        true => format!("vector({query}\n)"),
+        false => format!("{query}\n"),
+    };
+    let parts = basis.selectors().enumerate().flat_map(|(at, selector)| {
+        let ended = (format!("{at} ended"), freshness::ended(selector));
+        let ended = is_exact.then_some(ended);
+        let stamps = [
             (format!("{at}"), format!("min(timestamp({selector}))")),
             // What scraped a target is known by these two labels.
             (
@@ -37,10 +48,17 @@ pub fn query<'a>(selectors: impl Iterator<Item = &'a str>) -> String {
                 format!("count(present_over_time({selector}[1h] offset -1h1s))"),
             ),
             (format!("{at} lead"), format!("max(timestamp({selector} offset -5m))")),
-        ]
+        ];
+        stamps.into_iter().chain(ended)
     });
     let named = |(name, part)| format!(r#"label_replace({part},"{LABEL}","{name}","","")"#);
-    parts.map(named).collect::<Vec<_>>().join(" or ")
+    let value = (VALUE.to_owned(), value);
+    std::iter::once(value).chain(parts).map(named).collect::<Vec<_>>().join(" or ")
+}
+
+/// Whether a row is one of the query itself.
+pub fn is_value(row: &Row) -> bool {
+    row.label(LABEL) == Some(VALUE)
 }
 
 /// What is known about the stamps of one selector, in seconds since 1970 by the
@@ -56,6 +74,8 @@ pub struct Stamps {
     newest: Option<f64>,
     /// Samples are in the future by more than a clock may be ahead.
     is_ahead: bool,
+    /// Series ended a short while ago. Asked for exact conditions alone.
+    pub has_ended: bool,
 }
 
 impl Stamps {
@@ -71,6 +91,7 @@ impl Stamps {
             match part {
                 "" => stamps.stamped = Some(row.value),
                 "scraped" => stamps.scraped = Some(row.value),
+                "ended" => stamps.has_ended = true,
                 "ahead" => stamps.is_ahead = true,
                 "lead" if row.value > row.at_secs => stamps.newest = Some(row.value),
                 _ => {}
@@ -142,7 +163,7 @@ mod tests {
     use super::*;
 
     fn stamps(stamped: f64, scraped: Option<f64>, newest: Option<f64>) -> Stamps {
-        Stamps { evaluated: 1000.0, stamped: Some(stamped), scraped, newest, is_ahead: false }
+        Stamps { evaluated: 1000.0, stamped: Some(stamped), scraped, newest, ..Stamps::default() }
     }
 
     #[track_caller]

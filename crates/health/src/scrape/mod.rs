@@ -12,11 +12,11 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::exposition::{self, Format, PageBounds};
-use crate::freshness::Basis;
+use crate::freshness::{self, Basis};
 use crate::http::{Client, Credentials, Endpoint, Failure};
 use crate::query::{Fault, Outcome, Query};
 use crate::series::{Bounds, Counts};
-use crate::{Health, Measuring, NoValue, Reading, query_of, worst};
+use crate::{Health, Measuring, NoValue, Reading, counted, query_of};
 use book::{Book, Scrape};
 
 pub use book::Standing;
@@ -148,24 +148,35 @@ impl Scraper {
         let basis = Basis::of(text)?;
         let selectors = basis.selectors().map(Query::parse);
         let selectors = selectors.collect::<Result<Vec<_>, _>>().map_err(unanswerable)?;
+        let ended = basis.selectors().filter(|_| condition.is_exact).map(|selector| {
+            Ok((selector, Query::parse(&freshness::ended(selector)).map_err(unanswerable)?))
+        });
+        let ended = ended.collect::<Result<Vec<_>, NoValue>>()?;
         let now = self.clock.now();
-        let (ages, outcome) = {
+        let (ages, vanished, outcome) = {
             let book = self.book();
+            let has_some = |ended: &Query| {
+                let outcome = ended.evaluate(book.store(), now);
+                outcome.is_ok_and(|outcome| !outcome.values().is_empty())
+            };
+            let vanished = ended.iter().find(|(_, ended)| has_some(ended));
+            let vanished = vanished.map(|(selector, _)| (*selector).to_owned());
             let age = |selector: &Query| Some(now - selector.newest(book.store(), now)?);
             let ages: Vec<Option<Millis>> = selectors.iter().map(age).collect();
-            (ages, query.evaluate(book.store(), now).map_err(NoValue::Unanswerable)?)
+            (ages, vanished, query.evaluate(book.store(), now).map_err(NoValue::Unanswerable)?)
         };
         let age = basis.age(&ages);
         let values = outcome.values();
-        let (at, value) = worst(condition.comparison, condition.bound, values.iter().copied());
+        let (at, value) = counted(condition, &values);
         match age {
-            Ok(age) if !values.is_empty() => {
+            Ok(age) if !values.is_empty() && vanished.is_none() => {
                 let series = at.and_then(|at| outcome.series(at));
                 Ok(Reading { value, series, age, window: basis.window() })
             }
             // That a target is away is the likelier reason, and the more useful one.
             age => {
-                let why = age.err().unwrap_or(NoValue::NoSeries);
+                let vanished = vanished.map(|selector| NoValue::Vanished { selector });
+                let why = age.err().or(vanished).unwrap_or(NoValue::NoSeries);
                 let down = self.standings().into_iter().find_map(Standing::into_trouble);
                 Err(down.unwrap_or(why))
             }

@@ -26,6 +26,7 @@ pub fn condition(query: &str, comparison: Comparison, bound: f64) -> Condition {
         max_age: Millis::from_secs(30),
         no_data: NoData::Block,
         no_traffic: NoData::Block,
+        is_exact: false,
     }
 }
 
@@ -44,11 +45,6 @@ impl Asked {
         let fields = self.body.split('&').filter_map(|pair| pair.split_once('='));
         let value = fields.filter(|(key, _)| *key == name).map(|(_, value)| value).next()?;
         Some(percent_decode_str(value).decode_utf8().unwrap().into_owned())
-    }
-
-    /// Whether it is about the time of samples.
-    pub fn is_about_time(&self) -> bool {
-        self.field("query").unwrap().contains("timestamp(")
     }
 }
 

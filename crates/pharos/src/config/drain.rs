@@ -46,7 +46,8 @@ impl Checks {
             PathBuf::new()
         });
         // Nothing is reached by making them; with all other problems, so are theirs told.
-        for problem in drivers::Drivers::from_config(&spec.drivers).err().into_iter().flatten() {
+        for problem in drivers::Drivers::from_config(&spec.drivers, &[]).err().into_iter().flatten()
+        {
             let place = self.place(&format!("drain.drivers.{}", problem.place));
             let (what, accepted) = (problem.what, problem.accepted);
             self.problems.push(format!("{place}: {what}; accepted: {accepted}"));

@@ -387,6 +387,7 @@ pub async fn measure(world: &World, plan: &mut Plan) {
             max_age: LOAD_AGE_MAX,
             no_data: NoData::Block,
             no_traffic: NoData::Block,
+            is_exact: false,
         };
         let reading = world.health.measure(&condition).await.ok();
         // What was measured a while ago is not the present load.

@@ -67,6 +67,8 @@ use tenure::LEASE_MS;
 use verbs::Verb;
 
 /// How long a measurement may take.
+/// What starts a command of an `exec` driver: this program, even if its file was replaced since.
+const SUPERVISOR: [&str; 3] = ["/proc/self/exe", "supervise", "--"];
 const MEASURE_TIME_MAX: Duration = Duration::from_secs(5);
 /// How long runs may take to stop.
 const PARTING_MAX: Duration = Duration::from_secs(3);
@@ -201,7 +203,10 @@ impl Drains {
         let store = Store::open(&config.store).await.map_err(|error| error.to_string())?;
         let audit_key = sign(&store, &config.audit_key).await?;
         config.audit_sink.check()?;
-        let drivers = Drivers::from_config(&config.drivers).map_err(|problems| {
+        // The program of a unit test is not this one.
+        let supervisor =
+            if cfg!(test) { Vec::new() } else { SUPERVISOR.map(String::from).to_vec() };
+        let drivers = Drivers::from_config(&config.drivers, &supervisor).map_err(|problems| {
             let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
             lines.join("\n")
         })?;

@@ -613,7 +613,7 @@ fn need(run: &Run, id: TaskId, task: &TaskStatus, status: &Status) -> Option<Nee
     };
     let overrides = |hold: &Hold| match hold.condition() {
         // Whoever overrides it loses what is missing.
-        Some(condition) if run.plan().is_exact(condition) => {
+        Some(condition) if run.plan().condition(condition).is_exact => {
             "bring its metric back, or `abort --revert`, which opens the fence".into()
         }
         Some(condition) => {

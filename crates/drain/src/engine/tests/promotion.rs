@@ -574,3 +574,40 @@ fn a_fence_that_may_be_closed_is_named_until_it_is_read_open() {
     assert!(!is_named(&pair), "it is open");
     pair.world.check_replay();
 }
+
+/// Closed in part, it refuses writes for as long as somebody tries to close it.
+#[test]
+fn a_fence_that_cannot_be_set_is_lifted_after_its_bound() {
+    let mut pair = pair("");
+    let fence = pair.fence;
+    // What another task has is not this one's time.
+    pair.world.used_elsewhere.insert(fence);
+    pair.lag(4000.0);
+    pair.world.passes(Millis::from_secs(90));
+    assert_eq!(pair.sets(), [""; 0]);
+    pair.world.used_elsewhere.clear();
+    pair.world.broken.insert(fence, Ended::Failed { why: "one of two servers".into() });
+    let first = |pair: &Pair, to: &str| {
+        let written = pair.world.log.iter().find(|record| {
+            matches!(&record.fact, Fact::Issued { what: Effect::Write { value, .. }, .. }
+                if *value == text(to))
+        });
+        written.map(|record| record.at)
+    };
+    let is_lifted = |world: &World| {
+        let state = world.run.state().task(DB);
+        state.phase == Phase::Failed
+            || world.run.plan().task(DB).stages[state.stage.index()].name == "lift"
+    };
+    pair.world.until("it gives up", is_lifted);
+    pair.world.broken.clear();
+    pair.world.until("it fails", |world| world.phase(DB) == Phase::Failed);
+    let (began, lifted) = (first(&pair, "fenced").unwrap(), first(&pair, "open").unwrap());
+    assert!(lifted - began <= Millis::from_secs(61), "lifted after {}", lifted - began);
+    assert_eq!((pair.at(fence), pair.at(pair.primary)), ("open", "east"));
+    assert_eq!(
+        pair.world.run.state().task(DB).trouble(),
+        Some("fence was not through within 1m: one of two servers")
+    );
+    pair.world.check_replay();
+}

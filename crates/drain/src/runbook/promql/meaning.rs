@@ -111,7 +111,12 @@ impl Meaning {
             })
             .collect();
         divisions.sort_by_key(|division| division.offset);
-        Analysis { selectors, divisions, never_negative: self.values.never_negative() }
+        Analysis {
+            selectors,
+            is_number: self.kind == Kind::Number,
+            divisions,
+            never_negative: self.values.never_negative(),
+        }
     }
 }
 

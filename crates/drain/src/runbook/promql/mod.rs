@@ -31,6 +31,8 @@ const COMPARISONS: &[&str] = &["==", "!=", "<=", "<", ">=", ">"];
 pub struct Analysis {
     /// Each selector once.
     pub selectors: Vec<Selector>,
+    /// It is a number, not a vector.
+    pub is_number: bool,
     /// Every `/` and `%` whose denominator is not a constant other than 0, in
     /// the order of the query.
     pub divisions: Vec<Division>,

@@ -263,7 +263,7 @@ impl Progress {
             Command::Pause { task: Some(task) } => self.tasks[task.index()].is_paused = true,
             Command::Resume { task: Some(task) } => self.tasks[task.index()].is_paused = false,
             // Whoever says so loses what is missing: it takes two.
-            Command::Override { condition, .. } if self.plan.is_exact(*condition) => {
+            Command::Override { condition, .. } if self.plan.condition(*condition).is_exact => {
                 let people = self.exact_overridden_by.entry(*condition).or_default();
                 people.extend(by.uid());
                 if people.len() >= 2 {

@@ -126,3 +126,38 @@ fn what_is_missing_behind_a_fence_is_not_overridden_by_one_person() {
     fleet.completes();
     nothing_is_lost(&fleet, writer, "dc2");
 }
+
+/// Whether a process has these words among its arguments.
+fn runs(words: &str) -> bool {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    processes.into_iter().any(|process| {
+        let arguments = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&arguments).replace('\0', " ").contains(words)
+    })
+}
+
+/// It would promote at some later time, whatever the next server has done by then.
+#[test]
+fn a_promotion_that_is_under_way_ends_with_a_server_that_is_killed() {
+    if !is_here() {
+        return;
+    }
+    let fleet = with_orders(&orders(5000));
+    let writer = Writer::start(fleet.redis().addresses(), false);
+    fleet.set_gate("promotion-gate", true);
+    drain(&fleet, "dc1");
+    let promotes = "write primary dc2";
+    fleet.until("the promotion begins", |_| {
+        fleet.command_at(&format!("begin {promotes}")).is_some()
+    });
+    let fleet = fleet.replaced(|pharos, folder| {
+        let command = format!("{} {promotes}", folder.join("redis").display());
+        assert!(runs(&command), "{command}");
+        pharos.kill();
+        eventually("the command is killed", || !runs(&command));
+        std::fs::remove_file(folder.join("promotion-gate")).unwrap();
+    });
+    let status = fleet.completes();
+    assert_eq!(status.phase("orders.promote"), "done", "{:#}", status.0);
+    nothing_is_lost(&fleet, writer, "dc2");
+}

@@ -192,8 +192,13 @@ impl Fleet {
 
     /// The same fleet with a server that was started again.
     pub fn restarted(self) -> Fleet {
+        self.replaced(|pharos, _| pharos.stop())
+    }
+
+    /// The same fleet with a server that is started after the other one was ended.
+    pub fn replaced(self, end: impl FnOnce(Pharos, &Path)) -> Fleet {
         let Fleet { pharos, load, databases, edge, down, prometheus, folder } = self;
-        pharos.stop();
+        end(pharos, folder.path());
         let pharos = Pharos::start(folder.path());
         Fleet { pharos, load, databases, edge, down, prometheus, folder }
     }
