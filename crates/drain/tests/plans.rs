@@ -7,7 +7,7 @@ use std::path::Path;
 use drain::runbook::Library;
 use drain::{Direction, Expected, Goal, Millis, Plan, Source, StageKind, TaskId, Value};
 
-fn library(folder: &str) -> Library {
+fn files(folder: &str) -> Vec<(String, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let mut files: Vec<_> = fs::read_dir(&folder)
         .expect("a folder of runbooks")
@@ -15,7 +15,11 @@ fn library(folder: &str) -> Library {
         .map(|path| (path.display().to_string(), fs::read_to_string(&path).expect("a text")))
         .collect();
     files.sort();
-    let library = Library::new(files);
+    files
+}
+
+fn library(folder: &str) -> Library {
+    let library = Library::new(files(folder));
     assert!(library.is_sound(), "{:?}", library.problems());
     library
 }
@@ -349,4 +353,112 @@ fn a_datacenter_without_load_has_none() {
     let plan = plan.unwrap_or_else(|problems| panic!("{problems:?}"));
     let loads: Vec<String> = plan.datacenters.iter().map(|dc| format!("{:.0}", dc.load)).collect();
     assert_eq!(loads, ["0", "0"]);
+}
+
+/// Whoever writes the runbooks of west must not stand in the way of east.
+#[test]
+fn a_restore_does_without_the_files_of_others_that_have_errors() {
+    let sound = files("../../runbooks/shop");
+    let web = sound.iter().find(|(name, _)| name.ends_with("web.yaml")).expect("a service");
+    let names = |library: &Library| -> Vec<String> {
+        library.left_out().iter().map(|problem| problem.file.clone()).collect()
+    };
+    let with = |others: &[(&str, &str)]| {
+        let others = others.iter().map(|(name, text)| (String::from(*name), String::from(*text)));
+        sound.iter().cloned().chain(others).collect::<Vec<_>>()
+    };
+    let cases: [(&str, &str); 4] = [
+        ("west.yaml", "pharos: evacuation/v1\ndatacenter: west\nservices: [wbe]\n"),
+        ("notes.yaml", "call bob\n"),
+        ("mail.yaml", "pharos: service/v1\nservice: mail\nhaelth: {}\n"),
+        ("odd.yaml", "{"),
+    ];
+    for case in cases {
+        let files = with(&[case]);
+        assert!(!Library::new(files.clone()).is_sound(), "{}", case.0);
+        let library = Library::for_restore(files, "east");
+        assert!(library.is_sound(), "{}: {:?}", case.0, library.problems());
+        assert!(!names(&library).is_empty() && names(&library).iter().all(|name| name == case.0));
+    }
+    let library = Library::for_restore(with(&cases), "east");
+    assert!(library.is_sound(), "{:?}", library.problems());
+    assert_eq!(library.evacuations().collect::<Vec<_>>(), ["east"]);
+    // What the restore itself needs is not left out.
+    let twice = Library::for_restore(with(&[("copy.yaml", &web.1)]), "east");
+    assert!(!twice.is_sound() && twice.left_out().is_empty());
+    let broken = sound.iter().map(|(name, text)| {
+        let broken = format!("{text}\nhaelth: {{}}\n");
+        (name.clone(), if *name == web.0 { broken } else { text.clone() })
+    });
+    assert!(!Library::for_restore(broken.collect(), "east").is_sound());
+    assert!(!Library::for_restore(with(&cases), "north").is_sound(), "nothing says what it needs");
+}
+
+/// A promotion of a user's own: somebody is told after the fence is lifted, and what
+/// is waited for behind it can be interrupted.
+const FLIP: &str = "
+pharos: template/v1
+template: Flip
+parameters:
+  nothing_missing: {type: condition, required: true, exact: true}
+stages:
+  fence: {stage: Set, with: {knob: 'db:writes', to: fenced}, failed: lift}
+  last-writes: {stage: Await, with: {condition: $nothing_missing}, timeout: 30s, late: lift}
+  same: {stage: Check, with: {condition: $nothing_missing}, failed: lift}
+  promote: {stage: Set, with: {knob: 'db:primary', to: west}, interruptible: false}
+  open: {stage: Set, with: {knob: 'db:writes', to: open}, done: exit done, interruptible: false}
+  lift: {stage: PutBack, with: {knob: 'db:writes'}, done: tell, interruptible: false}
+  tell: {stage: Notify, with: {channel: ops, text: lifted}, done: exit failed}
+";
+const DB: &str = "
+pharos: service/v1
+service: db
+traffic: stateful
+user_facing: false
+drain:
+  promote:
+    template: Flip
+    with: {nothing_missing: {name: lag, query: lag, at_most: 0, no_data: block}}
+  near:
+    after: [promote]
+    template: Check
+    with: {condition: {name: near, query: lag, below: 9, no_data: block}}
+restore:
+  promote:
+    template: ConfigChange
+    with: {knob: 'db:primary', content: original}
+  open:
+    template: ConfigChange
+    with: {knob: 'db:writes', content: original}
+";
+const EAST: &str = "
+pharos: evacuation/v1
+datacenter: east
+datacenters: {east: {capacity: 1}, west: {capacity: 1}}
+limits: {serving_min: 1, drained_max: 50%}
+services: [db]
+";
+
+#[test]
+fn a_template_of_a_user_has_its_fences_and_its_exact_conditions() {
+    let files = [("flip.yaml", FLIP), ("db.yaml", DB), ("east.yaml", EAST)];
+    let files = files.map(|(name, text)| (name.to_owned(), text.to_owned())).to_vec();
+    let library = Library::new(files);
+    let none = BTreeMap::new();
+    let plan = library.plan("east", Direction::Drain, &none, &BTreeMap::new()).expect("a plan");
+    let task = &plan.tasks[0];
+    let [fence] = &task.fences[..] else { panic!("{:?}", task.fences) };
+    assert_eq!(plan.knob(fence.knob).to_string(), "db:writes");
+    assert_eq!(fence.closed, Value::Text("fenced".into()));
+    assert_eq!(fence.open, Some(Value::Text("open".into())));
+    let exact: Vec<(&str, bool)> =
+        plan.conditions.iter().map(|own| (own.name.as_str(), own.is_exact)).collect();
+    assert_eq!(
+        exact,
+        [
+            ("db.promote.last-writes.lag", true),
+            ("db.promote.same.lag", true),
+            ("db.near.check.near", false),
+        ]
+    );
 }

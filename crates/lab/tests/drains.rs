@@ -121,7 +121,8 @@ fn a_restore_begins_in_an_outage_and_is_complete_after_it() {
 /// is done, and before anybody hears that it was.
 #[test]
 fn a_crash_at_every_record_changes_nothing_but_time() {
-    for seed in 0..number("LAB_SEEDS").map_or(3, |seeds| (seeds / 50).max(3)) {
+    // Each is died at some thousand times.
+    for seed in 0..number("LAB_SEEDS").map_or(3, |seeds| (seeds / 500).max(3)) {
         let calm = Trial { seed, is_calm: true, ..Trial::default() };
         let undisturbed = check(&calm);
         for at in 0..undisturbed.drain.len() as u64 {
@@ -151,7 +152,7 @@ fn a_crash_at_every_record_changes_nothing_but_time() {
 #[test]
 fn a_crash_at_every_record_of_a_troubled_run_breaks_nothing() {
     let mut died_at: BTreeSet<String> = BTreeSet::new();
-    let all = number("LAB_SEEDS").map_or(0, |seeds| seeds / 25);
+    let all = number("LAB_SEEDS").map_or(0, |seeds| seeds / 1000);
     for seed in 0..all.max(200) {
         let undisturbed = check(&Trial { seed, ..Trial::default() });
         for part in [DRAIN, RESTORE] {

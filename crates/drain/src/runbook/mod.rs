@@ -19,7 +19,7 @@ mod tree;
 mod walk;
 mod words;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use problem::{PROBLEMS_PER_FILE_MAX, Problem, Severity};
 
@@ -61,6 +61,7 @@ pub struct Library {
     runbooks: Runbooks,
     files: Vec<String>,
     problems: Vec<Problem>,
+    left_out: Vec<Problem>,
 }
 
 /// What the files say.
@@ -86,7 +87,52 @@ impl Library {
         }
         check::check(&runbooks, &mut problems);
         let names = problems.files().to_vec();
-        Library { runbooks, files: names, problems: problems.into_sorted() }
+        Library { runbooks, files: names, problems: problems.into_sorted(), left_out: Vec::new() }
+    }
+
+    /// The same for a restore of one datacenter: files with errors that have nothing
+    /// to do with it are left out. What is wrong with the runbooks of others must not
+    /// stand in the way back.
+    pub fn for_restore(mut files: Vec<(String, String)>, datacenter: &str) -> Library {
+        let mut left_out = Vec::new();
+        loop {
+            let mut library = Library::new(files.clone());
+            let needed = library.files_of(datacenter);
+            let is_foreign = |problem: &&Problem| {
+                problem.severity == Severity::Error && !needed.contains(problem.file.as_str())
+            };
+            let foreign: Vec<Problem> =
+                library.problems.iter().filter(is_foreign).cloned().collect();
+            let count = files.len();
+            files.retain(|(name, _)| !foreign.iter().any(|problem| problem.file == *name));
+            if needed.is_empty() || files.len() == count {
+                library.left_out = left_out;
+                return library;
+            }
+            left_out.extend(foreign);
+        }
+    }
+
+    /// The errors of files that were left out.
+    pub fn left_out(&self) -> &[Problem] {
+        &self.left_out
+    }
+
+    /// The files with the evacuation of a datacenter and with its services.
+    fn files_of(&self, datacenter: &str) -> BTreeSet<&str> {
+        let runbooks = &self.runbooks;
+        let evacuations =
+            runbooks.evacuations.iter().filter(|own| own.datacenter.value == datacenter);
+        let of = |own: &Evacuation| {
+            let services = own.services.iter();
+            let named = services.flat_map(|name| {
+                runbooks.services.iter().filter(|service| service.name.value == name.value)
+            });
+            let places = named.map(|service| service.name.at);
+            places.chain([own.datacenter.at]).collect::<Vec<_>>()
+        };
+        let places = evacuations.flat_map(of);
+        places.filter_map(|at| self.files.get(at.file as usize)).map(String::as_str).collect()
     }
 
     /// Everything that is wrong, in the order of the files and of the places in

@@ -14,7 +14,7 @@ use drain::engine::{
     Actor, Command, Effect, EffectId, Ended, Event, Fact, InUse, Record, Refusal, Run, RunOutcome,
 };
 use drain::report::describe;
-use drain::{ConditionId, KnobId, Measurement, Plan, Saying, Source, TaskId};
+use drain::{ConditionId, KnobId, Measurement, Plan, Saying, Source, TaskId, Time};
 use drivers::{Drivers, Fence};
 use futures_util::FutureExt;
 use store::{Claim, Claimed, Lease, RunId, Step, Store};
@@ -326,15 +326,16 @@ impl Executor {
 
     /// Lets everybody know that nothing can be done, and why; the log once, which
     /// may be on the same disk.
-    fn stand_still(&self, why: String, told: &mut Option<String>) {
-        if told.as_ref() == Some(&why) {
-            return;
+    fn stand_still(&self, why: String, told: &mut Option<(String, Time)>) {
+        let now = self.world.clock.now();
+        if told.as_ref().is_none_or(|(before, _)| *before != why) {
+            tracing::error!(run = %self.lease.run, "the run stands still: {why}");
         }
-        tracing::error!(run = %self.lease.run, "the run stands still: {why}");
-        self.status.send_modify(|status| {
-            Arc::make_mut(status).stand_still(why.clone());
-        });
-        *told = Some(why);
+        let since = told.as_ref().map_or(now, |(_, since)| *since);
+        *told = Some((why.clone(), since));
+        let mut status = Status::of(&self.run, self.lease.run, now, &self.unseen);
+        status.stand_still(&self.run, since, why);
+        self.status.send_replace(Arc::new(status));
     }
 
     async fn write(&self, step: &mut Step, records: &[Record]) -> store::Result<()> {

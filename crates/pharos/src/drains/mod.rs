@@ -516,12 +516,16 @@ impl Drains {
     /// How a run stands by its records alone.
     async fn recorded_status(&self, id: RunId) -> Result<Status, Refused> {
         let (plan, records) = self.records(id).await?;
-        let now = records.last().map_or(self.world.clock.now(), |record| record.at);
+        let last = records.last().map_or(Time(0), |record| record.at);
+        let now = self.world.clock.now().max(last);
         let run = Run::resume(plan.into(), &records);
         let run = run.map_err(|error| Refused::Unreadable(error.to_string()))?;
         let mut status = Status::of(&run, id, now, &Unseen::default());
         if run.state().closed.is_some() {
             self.drop_open_fences(run.plan(), &mut status).await;
+        } else if let Some(why) = self.unwritable() {
+            // Nobody can take it up.
+            status.stand_still(&run, last, why);
         }
         Ok(status)
     }

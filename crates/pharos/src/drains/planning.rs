@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use drain::history::{STUCK_MARGIN, Sample, expect};
-use drain::runbook::{Library, Problem};
+use drain::runbook::{Library, Problem, Severity};
 use drain::{Direction, Expected, Knob, Millis, Plan};
 
 use super::ledger::{self, direction_name};
+use super::runbooks::read_most_files;
 use super::{Drains, Refused, Survey, fleet, read_files};
 
 /// Samples of a task that a plan looks at.
@@ -17,7 +18,10 @@ const SAMPLES_MAX: u32 = drain::history::SAMPLES_MAX as u32;
 impl Drains {
     /// What would be done, with what earlier runs say about it.
     pub async fn plan(&self, datacenter: &str, direction: Direction) -> Result<Plan, Refused> {
-        let library = self.library().await.map_err(Refused::Failed)?;
+        let library = match direction {
+            Direction::Drain => self.library().await.map_err(Refused::Failed)?,
+            Direction::Restore => self.library_to_restore(datacenter).await?.0,
+        };
         if library.is_sound() && !library.evacuations().any(|known| known == datacenter) {
             let known: Vec<&str> = library.evacuations().collect();
             return Err(Refused::Unknown(format!(
@@ -59,6 +63,22 @@ impl Drains {
     pub(super) async fn library(&self) -> Result<Arc<Library>, String> {
         let path = self.runbooks.clone();
         self.apart(move || read_files(&[path]).map(Library::new).map(Arc::new)).await?
+    }
+
+    /// What a restore of a datacenter needs of them, and what was left out since it
+    /// cannot be read.
+    async fn library_to_restore(
+        &self,
+        datacenter: &str,
+    ) -> Result<(Arc<Library>, Vec<String>), Refused> {
+        let (path, datacenter) = (self.runbooks.clone(), datacenter.to_owned());
+        let read = self.apart(move || {
+            let (files, mut left_out) = read_most_files(&[path])?;
+            let library = Library::for_restore(files, &datacenter);
+            left_out.extend(library.left_out().iter().map(ToString::to_string));
+            Ok((Arc::new(library), left_out))
+        });
+        read.await.flatten().map_err(Refused::Failed)
     }
 
     /// Works on runbooks where it holds neither runs nor fences, however long it
@@ -103,6 +123,11 @@ impl Drains {
         let mut survey = Survey::of(plan, &self.world.drivers, self.is_alone).await;
         if plan.direction == Direction::Restore {
             survey.problems.extend(self.left_behind(plan).await);
+            let read = self.library_to_restore(&plan.datacenter).await;
+            let left_out = read.map(|(_, left_out)| left_out).unwrap_or_default();
+            let warned =
+                left_out.iter().map(|why| format!("left out, a restore does without: {why}"));
+            survey.warnings.extend(warned);
         }
         self.judge_originals(plan, &mut survey).await;
         survey.judge_load(plan);
@@ -118,7 +143,8 @@ impl Drains {
         let Ok(originals) = self.world.store.originals(&restore.datacenter).await else {
             return Vec::new();
         };
-        let Ok(library) = self.library().await else { return Vec::new() };
+        let library = self.library_to_restore(&restore.datacenter).await;
+        let Ok((library, _)) = library else { return Vec::new() };
         let datacenter = restore.datacenter.clone();
         let drain = self.apart(move || {
             let none = BTreeMap::new();
@@ -144,6 +170,9 @@ impl Drains {
 
 /// Why runbooks give no plan: all that is wrong with them.
 fn refuse(problems: Vec<Problem>) -> Refused {
-    let lines: Vec<String> = problems.iter().map(Problem::to_string).collect();
+    // The errors are why.
+    let (errors, warnings): (Vec<&Problem>, Vec<&Problem>) =
+        problems.iter().partition(|problem| problem.severity == Severity::Error);
+    let lines: Vec<String> = errors.iter().chain(&warnings).map(ToString::to_string).collect();
     Refused::Conflict(lines.join("\n"))
 }

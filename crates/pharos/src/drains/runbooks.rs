@@ -17,6 +17,15 @@ const DEPTH_MAX: usize = 32;
 /// `*.json` folders hold, with all below. What is hidden there is left alone:
 /// editors put copies there, and those who mount folders the one before.
 pub fn read_files(paths: &[PathBuf]) -> Result<Vec<(String, String)>, String> {
+    let (read, unread) = read_most_files(paths)?;
+    if unread.is_empty() { Ok(read) } else { Err(unread.join("\n")) }
+}
+
+/// Names and texts of files.
+type Files = Vec<(String, String)>;
+
+/// The same with what is wrong with those that cannot be read.
+pub fn read_most_files(paths: &[PathBuf]) -> Result<(Files, Vec<String>), String> {
     let mut files = Vec::new();
     for path in paths {
         match path.is_dir() {
@@ -52,7 +61,7 @@ pub fn read_files(paths: &[PathBuf]) -> Result<Vec<(String, String)>, String> {
             ));
         }
     }
-    if unread.is_empty() { Ok(read) } else { Err(unread.join("\n")) }
+    Ok((read, unread))
 }
 
 /// Why there is nothing to be planned from the runbooks at a path.
@@ -83,12 +92,15 @@ fn gather(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), S
         }
         let path = entry.path();
         let failed = |error| format!("{}: cannot be read: {error}", shown(&path));
-        let kind = std::fs::metadata(&path).map_err(failed)?;
         let extension = path.extension().and_then(|extension| extension.to_str());
-        if kind.is_dir() {
-            gather(&path, depth + 1, files)?;
-        } else if kind.is_file() && matches!(extension, Some("yaml" | "yml" | "json")) {
-            files.push(path);
+        let is_runbook = matches!(extension, Some("yaml" | "yml" | "json"));
+        match std::fs::metadata(&path) {
+            Ok(kind) if kind.is_dir() => gather(&path, depth + 1, files)?,
+            Ok(kind) if kind.is_file() && is_runbook => files.push(path),
+            Ok(_) => {}
+            // Whoever reads it says why.
+            Err(_) if is_runbook => files.push(path),
+            Err(error) => return Err(failed(error)),
         }
         if files.len() > FILES_MAX {
             return Err(format!("{}: more files than {FILES_MAX}", shown(folder)));

@@ -261,21 +261,32 @@ impl Status {
         }
         let fences = state.left_closed(plan).map(|(task, fence)| fenced(run, task, fence, now));
         status.needs_person.extend(fences);
-        let waiting = plan.task_ids().filter_map(|task| fenced_for_long(run, task, &status));
-        let waiting: Vec<NeedsPerson> = waiting.collect();
-        status.needs_person.extend(waiting);
-        status.needs_person.sort_by_key(|need| (need.kind, need.since));
+        status.tell_fences(run, FENCED_FOR_LONG);
         status
     }
 
-    /// Nothing can be written, so nothing is done.
-    pub fn stand_still(&mut self, why: String) {
-        self.needs_person.retain(|need| need.kind != NeedKind::StandsStill);
+    /// Says which fences have been closed for so long by tasks that are under way.
+    fn tell_fences(&mut self, run: &Run, patience: Millis) {
+        let waiting =
+            run.plan().task_ids().filter_map(|task| fenced_for(run, task, self, patience));
+        let is_new = |need: &NeedsPerson| {
+            let known = self.needs_person.iter().filter(|own| own.kind == NeedKind::Fenced);
+            !known.into_iter().any(|own| own.task == need.task && own.knob == need.knob)
+        };
+        let waiting: Vec<NeedsPerson> = waiting.filter(is_new).collect();
+        self.needs_person.extend(waiting);
+        self.needs_person.sort_by_key(|need| (need.kind, need.since));
+    }
+
+    /// Nothing can be written since a moment, so nothing is done: what is closed
+    /// stays closed.
+    pub fn stand_still(&mut self, run: &Run, since: Time, why: String) {
+        self.tell_fences(run, Millis::ZERO);
         let need = NeedsPerson {
             kind: NeedKind::StandsStill,
             task: None,
             knob: None,
-            since: self.now,
+            since,
             why: format!("nothing is done until it can be written: {why}"),
             todo: "make room for the store".into(),
         };
@@ -572,12 +583,12 @@ fn fenced(run: &Run, id: TaskId, fence: &Fence, now: Time) -> NeedsPerson {
     }
 }
 
-/// A fence behind which a task waits for long.
-fn fenced_for_long(run: &Run, id: TaskId, status: &Status) -> Option<NeedsPerson> {
+/// A fence behind which a task has waited for as long as that may take.
+fn fenced_for(run: &Run, id: TaskId, status: &Status, patience: Millis) -> Option<NeedsPerson> {
     let (task, state) = (run.plan().task(id), run.state().task(id));
     let is_behind = matches!(state.phase, Phase::Running | Phase::Reverting);
     let since = state.entered;
-    if !is_behind || status.now - since < FENCED_FOR_LONG {
+    if !is_behind || status.now - since < patience {
         return None;
     }
     // Also one that is being closed: it may be already.

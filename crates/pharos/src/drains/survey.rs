@@ -53,6 +53,7 @@ impl Survey {
             survey.judge(plan, look);
         }
         survey.judge_acts(plan, drivers);
+        survey.judge_fences(plan, &positions);
         for condition in plan.conditions.iter().filter(|_| is_alone) {
             if let Source::Query(query) = &condition.source
                 && let Err(why) = health::query::check(query)
@@ -100,6 +101,24 @@ impl Survey {
                     "the load of {} in {} could not be measured; the declared `load` is used",
                     own.service,
                     names.join(", ")
+                ));
+            }
+        }
+    }
+
+    /// What opens a fence is mostly what it is before it is closed.
+    fn judge_fences(&mut self, plan: &Plan, positions: &BTreeMap<KnobId, Value>) {
+        for (task, fence) in plan.tasks.iter().flat_map(|task| {
+            task.fences.iter().map(|fence| (&task.name, fence)).collect::<Vec<_>>()
+        }) {
+            let (Some(open), Some(found)) = (&fence.open, positions.get(&fence.knob)) else {
+                continue;
+            };
+            if !fence.closed.is_met_by(found) && !open.is_met_by(found) {
+                let knob = plan.knob(fence.knob);
+                self.warnings.push(format!(
+                    "{knob} is {found}, and {task} opens it with {open}: if that does not open it, \
+                     writes stay refused"
                 ));
             }
         }

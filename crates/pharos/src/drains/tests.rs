@@ -409,6 +409,24 @@ async fn an_unknown_datacenter_is_unknown() {
 }
 
 #[tokio::test]
+async fn a_restore_is_planned_although_the_runbooks_of_others_have_errors() {
+    let home = tempfile::tempdir().unwrap();
+    let drains = start(home.path()).await;
+    let runbooks = home.path().join("runbooks");
+    std::fs::write(runbooks.join("notes.yaml"), "call bob\n").unwrap();
+    std::os::unix::fs::symlink("/no/such/file", runbooks.join("gone.yaml")).unwrap();
+    std::fs::write(runbooks.join("latin.yaml"), b"\xff").unwrap();
+    assert!(drains.plan("east", Direction::Drain).await.is_err());
+    let plan = drains.plan("east", Direction::Restore).await.unwrap();
+    let warnings = drains.survey(&plan).await.warnings;
+    let left_out = |name: &str| {
+        let start = "left out, a restore does without: ";
+        warnings.iter().any(|own| own.starts_with(start) && own.contains(name))
+    };
+    assert!(["notes.yaml", "latin.yaml", "gone.yaml"].into_iter().all(left_out), "{warnings:?}");
+}
+
+#[tokio::test]
 async fn a_task_that_is_held_says_why_and_promises_nothing() {
     let home = tempfile::tempdir().unwrap();
     let drains = start(home.path()).await;

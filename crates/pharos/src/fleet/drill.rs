@@ -245,6 +245,8 @@ fn answers(socket: &UdpSocket, address: SocketAddr, zone: &str) -> io::Result<bo
                 return Ok(true);
             }
             Ok(_) => {}
+            // With a timeout the kernel does not go on by itself after a signal.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(false),
             Err(error) => return Err(error),

@@ -32,7 +32,10 @@ pub(super) fn check_undone(runbooks: &Runbooks, scopes: &[Scope<'_>], problems: 
     for scope in scopes {
         for (at, shown, uncovered) in uncovered(runbooks, scope) {
             let known = found.entry((at, shown)).or_insert(uncovered);
-            known.evacuations.extend(scope.datacenter());
+            // A task may change it more than once.
+            known
+                .evacuations
+                .extend(scope.datacenter().filter(|own| !known.evacuations.contains(own)));
         }
     }
     let mut said = BTreeSet::new();

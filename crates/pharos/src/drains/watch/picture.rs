@@ -578,9 +578,13 @@ impl Writer<'_> {
         let found = drift.found.as_ref().map_or("another value".into(), position);
         let ago = secs(self.status.now - drift.last);
         let times = if drift.times == 1 { "once".into() } else { format!("{} times", drift.times) };
-        let then = if drift.contested { "not set back any more" } else { "set back" };
+        let then = match (drift.is_promoted, drift.contested) {
+            (true, _) => format!("{ago} ago; to promote again takes a person"),
+            (_, true) => format!("{times}, last {ago} ago; not set back any more"),
+            (_, false) => format!("{times}, last {ago} ago; set back"),
+        };
         let text = format!(
-            "found {found}, must be {}; {times}, last {ago} ago; {then} ({})",
+            "found {found}, must be {}; {then} ({})",
             position(&drift.expected),
             drift.task
         );

@@ -251,7 +251,8 @@ fn the_first_line_says_what_keeps_a_run() {
     // It does not go back until somebody says that it may.
     let both = |status: &mut Status| (status.abort, status.paused) = (Some(Abort::Revert), true);
     assert_eq!(told(&both), "aborting (revert), paused");
-    assert_eq!(told(&|status| status.stand_still("the disk is full".into())), "standing still");
+    let full = Some("the disk is full".to_owned());
+    assert_eq!(told(&|status| status.stands_still.clone_from(&full)), "standing still");
     let outcome = drain::engine::RunOutcome::PartlyReverted;
     assert_eq!(told(&|status| status.outcome = Some(outcome)), "partly reverted");
 }

@@ -15,6 +15,13 @@ fn closed_fences(status: &Status) -> Vec<(String, String)> {
     fenced.map(|need| (text(&need["knob"]), text(&need["todo"]))).collect()
 }
 
+/// For how long the first closed fence has been closed, by a status.
+fn fenced_for_ms(status: &Status) -> Option<u64> {
+    let mut needs = status.0["needs_person"].as_array()?.iter();
+    let fenced = needs.find(|need| need["kind"] == "fenced")?;
+    Some(status.0["now"].as_u64()? - fenced["since"].as_u64()?)
+}
+
 /// The first run is open, its promotion is done, and it corrects drift. The second
 /// one closes the same fence, and its promotion takes a while. Whoever opens the
 /// fence then loses what is acknowledged meanwhile.
@@ -74,6 +81,10 @@ fn a_fence_that_a_failed_promotion_leaves_closed_is_named_until_it_is_open() {
     assert_eq!(closed_fences(&held).len(), 1, "{:#}", held.0);
     let text = fleet.pharos.say(&["status"]);
     assert!(text.contains("redis:writes") && text.contains("writes are refused"), "{text}");
+    // For how long, also when the run is over.
+    fleet.until("time passes", |status| {
+        fenced_for_ms(status) >= Some(fenced_for_ms(&held).unwrap() + 2000)
+    });
     let metric = "pharos_drain_fences_left_closed{datacenter=\"dc1\"}";
     let value = |of: &str| fleet.metric(metric).is_some_and(|value| value == of);
     eventually("the metric says so", || value("1"));
@@ -159,5 +170,28 @@ fn a_promotion_that_is_under_way_ends_with_a_server_that_is_killed() {
     });
     let status = fleet.completes();
     assert_eq!(status.phase("orders.promote"), "done", "{:#}", status.0);
+    nothing_is_lost(&fleet, writer, "dc2");
+}
+
+/// Nothing goes on while nothing can be written: a closed fence stays closed.
+#[test]
+fn a_fence_that_is_closed_while_the_disk_is_full_is_named() {
+    if !is_here() {
+        return;
+    }
+    let fleet = with_orders(&orders(5000));
+    let writer = Writer::start(fleet.redis().addresses(), false);
+    fleet.set_gate("promotion-gate", true);
+    drain(&fleet, "dc1");
+    fleet.until("the promotion begins", |_| fleet.command_at("begin write primary dc2").is_some());
+    fleet.pharos.fill_disk(true);
+    fleet.set_gate("promotion-gate", false);
+    let still = fleet.until("it stands still", |status| !status.0["stands_still"].is_null());
+    assert_eq!(closed_fences(&still).len(), 1, "{:#}", still.0);
+    fleet.until("time passes", |status| {
+        fenced_for_ms(status) >= Some(fenced_for_ms(&still).unwrap() + 2000)
+    });
+    fleet.pharos.fill_disk(false);
+    fleet.completes();
     nothing_is_lost(&fleet, writer, "dc2");
 }
