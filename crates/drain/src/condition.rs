@@ -66,6 +66,13 @@ pub enum NoData {
     Fail,
 }
 
+impl NoData {
+    /// The same, but nothing passes unseen.
+    pub fn unless_passes(self) -> NoData {
+        if self == NoData::Pass { NoData::Block } else { self }
+    }
+}
+
 /// What was measured, and when the data was taken: all of it lies between
 /// `from` and `to`. A value that is not a number means that there is no traffic.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -34,6 +34,12 @@ impl Value {
     /// Whether a knob that stands at `found` is where `self` wanted it.
     pub fn is_met_by(&self, found: &Value) -> bool {
         match (self, found) {
+            // Whole numbers are not rounded, and may be the numbers of servers.
+            (Value::Number(wanted), Value::Number(found))
+                if wanted.fract() == 0.0 && found.fract() == 0.0 =>
+            {
+                wanted == found
+            }
             (Value::Number(wanted), Value::Number(found)) => {
                 let scale = wanted.abs().max(found.abs()).max(1.0);
                 // Next to infinity every difference is small.
@@ -65,7 +71,9 @@ mod tests {
         assert!(number(0.5).is_met_by(&number(0.502)));
         assert!(!number(0.5).is_met_by(&number(0.51)));
         assert!(!number(0.0).is_met_by(&number(0.01)));
-        assert!(number(1000.0).is_met_by(&number(1003.0)));
+        assert!(number(1000.5).is_met_by(&number(1003.0)));
+        assert!(!number(1002.0).is_met_by(&number(1001.0)), "which server is the primary");
+        assert!(number(1002.0).is_met_by(&number(1002.0)));
         assert!(!number(1.0).is_met_by(&Value::Text("1".into())));
     }
 

@@ -43,6 +43,13 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// Where a knob stands.
     async fn read(&self, knob: &str) -> Result<Value>;
 
+    /// Whether nothing that a knob sends traffic to can serve, whatever its value is:
+    /// every server is down or in maintenance. False if there is no telling.
+    async fn is_out(&self, knob: &str) -> Result<bool> {
+        let _ = knob;
+        Ok(false)
+    }
+
     /// Puts a knob somewhere; returns where it stands then.
     async fn write(&self, knob: &str, value: &Value, fence: Fence) -> Result<Value>;
 

@@ -31,6 +31,22 @@ fn text(text: &str) -> Value {
     Value::Text(text.into())
 }
 
+/// Weights say nothing of servers that take no traffic.
+#[tokio::test]
+async fn servers_that_are_all_down_or_in_maintenance_are_out() {
+    let Some(proxy) = Proxy::start(&Backends::bind()).await else { return };
+    let driver = proxy.driver();
+    let is_out = async |knob: &str| driver.is_out(knob).await.unwrap();
+    assert!(!is_out("weight/web/@dc1-*").await);
+    proxy.ask("set server web/dc1-a state maint").await;
+    assert!(is_out("weight/web/dc1-a").await && !is_out("weight/web/@dc1-*").await);
+    proxy.ask("set server web/dc1-b state drain").await;
+    assert!(is_out("weight/web/@dc1-*").await);
+    assert_eq!(read(&driver, "weight/web/@dc1-*").await, 1.0, "as if all were well");
+    proxy.ask("set server web/dc1-b state ready").await;
+    assert!(!is_out("weight/web/@dc1-*").await);
+}
+
 #[tokio::test]
 async fn weights_are_read_written_and_read_back() {
     let Some(proxy) = Proxy::start(&Backends::bind()).await else { return };

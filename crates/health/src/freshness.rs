@@ -66,10 +66,16 @@ impl Basis {
     }
 }
 
-/// How many series of a selector have ended while their last samples could still be
-/// seen; nothing if none has.
+/// Has a value if series of a selector have ended while their last samples could
+/// still be seen.
 pub fn ended(selector: &str) -> String {
-    format!("count(last_over_time({selector}[{}]) unless {selector})", DISTRUST)
+    format!("count(last_over_time({selector}[{DISTRUST}]) unless {selector})")
+}
+
+/// Has a value if one of the series of a selector is not a number: aggregations such
+/// as `max` pass over it.
+pub fn undefined(selector: &str) -> String {
+    format!("count({selector}) > (count({selector} >= -Inf) or vector(0))")
 }
 
 #[cfg(test)]

@@ -89,6 +89,8 @@ pub enum NoValue {
     /// Series that a selector of an exact condition matched have ended a short
     /// while ago: what they would say is not known.
     Vanished { selector: String },
+    /// A series that a selector of an exact condition matches is not a number.
+    Undefined { selector: String },
     /// Samples are stamped in the future, or were a while ago: nobody knows when
     /// they were taken.
     Ahead { selector: String, lead: Option<Millis>, is_past: bool },
@@ -117,6 +119,9 @@ impl NoValue {
                  accepted: a query that selects none but the series that count",
                 freshness::DISTRUST
             ),
+            NoValue::Undefined { selector } => {
+                format!("a series of {selector} is NaN: what it would say is not known")
+            }
             NoValue::Ahead { selector, lead, is_past } => {
                 let lead = lead.map_or_else(String::new, |lead| format!("up to {lead} "));
                 let (verb, ago) = match is_past {

@@ -513,7 +513,9 @@ async fn an_exact_condition_misses_the_series_of_an_exporter_that_died() {
         true => Reply::Whole(503, String::new()),
         false => Reply::Whole(200, "lag 500\n".into()),
     });
-    let level = Stub::start(|_| Reply::Whole(200, "lag 0\n".into()));
+    let level = Stub::start(|_| {
+        Reply::Whole(200, "lag 0\nodd{shard=\"a\"} NaN\nodd{shard=\"b\"} 0\n".into())
+    });
     let targets = [behind.address, level.address];
     let Some(server) = RealPrometheus::start(&targets) else { return };
     let interval = Duration::from_millis(250);
@@ -544,6 +546,12 @@ async fn an_exact_condition_misses_the_series_of_an_exporter_that_died() {
     for health in &healths {
         until(&**health, "count(lag)", "2").await;
         until(&**health, "lag", "500").await;
+    }
+    // Aggregations pass over what is not a number.
+    for query in ["max(odd)", "min(odd)", "{__name__=~\"od.*\"}"] {
+        for health in &healths {
+            until(&**health, query, "is NaN").await;
+        }
     }
     died.store(true, Ordering::SeqCst);
     for (health, why) in healths.iter().zip(["series of lag ended less than 5m ago", "status 503"])

@@ -143,7 +143,12 @@ async fn an_exact_condition_has_no_value_when_one_of_its_series_is_gone_or_not_a
     assert!(query.contains("count(last_over_time(lag[5m]) unless lag)"), "{query}");
     client(&stub).measure(&exact(false)).await.unwrap();
     let query = stub.take().remove(0).field("query").unwrap();
-    assert!(!query.contains("unless"), "{query}");
+    assert!(!query.contains("unless") && !query.contains("-Inf"), "{query}");
+
+    let undefined = move || seen().into_iter().chain([("0 undefined".to_owned(), 2.0)]);
+    let stub = Stub::start(move |_| response(&["0"], undefined()));
+    let measured = client(&stub).measure(&exact(true)).await;
+    assert_eq!(measured, Err(NoValue::Undefined { selector: "lag".into() }));
 
     let stub = Stub::start(move |_| response(&["0", "NaN"], seen().into_iter()));
     let reading = client(&stub).measure(&exact(true)).await.unwrap();

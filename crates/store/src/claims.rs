@@ -59,6 +59,12 @@ impl Store {
         Ok(Claimed::Granted { epoch })
     }
 
+    /// Who has a knob, if an open run does.
+    pub async fn claim_of(&self, knob: &str) -> Result<Option<Claim>> {
+        let mut reader = self.readers.acquire().await.map_err(reading)?;
+        find(&mut reader, knob).await
+    }
+
     /// Gives back the claims of all tasks of the run but these.
     pub async fn keep_claims(&self, lease: &Lease, tasks: &[String]) -> Result<()> {
         let failed = |error| Error::from_database("giving claims back", error);

@@ -17,6 +17,7 @@ pub mod chain;
 mod claims;
 mod custody;
 mod error;
+mod fences;
 mod history;
 mod key;
 mod lease;
@@ -33,6 +34,7 @@ pub use audit::{
 pub use claims::{Claim, Claimed};
 pub use custody::{Authored, Unmatched, unmatched};
 pub use error::{Error, Result};
+pub use fences::ClosedFence;
 pub use history::{HISTORY_LIMIT_MAX, Performance};
 pub use key::{AuditKey, KeyId, PublicKey, SentHead, Signature, public_path};
 pub use lease::{CLOCKS_DIFFER_MAX_MS, Lease, is_live};

@@ -7,6 +7,7 @@ use sqlx::sqlite::SqliteConnection;
 
 use crate::audit::{Audit, put_audit};
 use crate::error::{Error, Result};
+use crate::fences::put_fences;
 use crate::history::{Performance, put_performance};
 use crate::key::{AuditKey, SentHead};
 use crate::lease::{Lease, hold, put_lease};
@@ -28,6 +29,8 @@ pub struct Step {
     pub performances: Vec<(String, Performance)>,
     /// The knobs are back where they stood.
     pub forgets_originals: bool,
+    /// Fences that the run leaves closed: their knobs, JSON, and since when.
+    pub fences: Vec<(String, String, u64)>,
     /// How the run ended, and when.
     pub ended: Option<(String, u64)>,
 }
@@ -108,6 +111,7 @@ async fn put_step(
         }
         put_performance(connection, task, &run.direction, performance).await?;
     }
+    put_fences(connection, run, &step.fences).await?;
     if step.forgets_originals {
         forget_originals(connection, run).await?;
     }

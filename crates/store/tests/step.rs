@@ -36,6 +36,7 @@ fn whole(run: RunId, first_seq: u64) -> Step {
         drained: Some((0.5, 5)),
         performances: vec![("web.shift".into(), performance)],
         forgets_originals: false,
+        fences: Vec::new(),
         ended: Some(("completed".into(), 6)),
     }
 }

@@ -134,6 +134,11 @@ impl People {
         self.0.len()
     }
 
+    /// How many there are here and there.
+    pub fn len_with(&self, others: &People) -> usize {
+        self.0.len() + others.0.keys().filter(|uid| !self.0.contains_key(uid)).count()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -96,7 +96,7 @@ fn is_under_way(plan: &Plan, state: &State, task: TaskId) -> bool {
 /// may be.
 fn is_left_closed(state: &State, task: TaskId) -> bool {
     let phase = state.task(task).phase;
-    let goes_on = matches!(phase, Phase::Waiting | Phase::Done | Phase::Reverted);
+    let goes_on = matches!(phase, Phase::Done | Phase::Reverted);
     !goes_on && state.has_closed_fence(task)
 }
 

@@ -206,7 +206,7 @@ impl Run {
         let condition = condition.ok_or_else(|| format!("no condition {}", id.0))?;
         if self.plan.condition(id).is_exact {
             let none = People::default();
-            let people = self.state.exact_overridden_by.get(&id).unwrap_or(&none);
+            let people = self.state.exact_overridden_by.get(&(id, task)).unwrap_or(&none);
             people.refusal(by, &format!("overridden {}", condition.name)).map_or(Ok(()), Err)?;
         }
         let Some(task) = task else { return Ok(()) };

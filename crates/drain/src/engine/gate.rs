@@ -41,11 +41,11 @@ impl Run {
     }
 
     /// When the last effect was confirmed that conditions of a task have to
-    /// judge: its own, those of the tasks that it waited for, and those of other
+    /// judge: its own, those of all tasks before it, and those of other
     /// runs before this one began.
     pub(super) fn judged_since(&self, task: TaskId) -> Option<Time> {
-        let of_parents = self.plan.task(task).parents().map(|own| self.state.task(own).effect_at);
-        let effect = of_parents.max().flatten().max(self.state.task(task).effect_at);
+        let before = self.state.effect_before(&self.plan, task);
+        let effect = before.max(self.state.task(task).effect_at);
         // The clock of a process that took the run up may be ahead of the one that wrote it.
         let own = effect.map(|at| self.began.map_or(at, |began| began.max(at)));
         own.max(self.plan.changed)

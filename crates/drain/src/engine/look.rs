@@ -134,13 +134,11 @@ impl Run {
     /// Writes down that a fence is open which a task left closed, or may have.
     fn note_open_fence(&mut self, now: Time, knob: KnobId, asked: Time, found: &Value) -> bool {
         let fence = self.state.left_closed(&self.plan).find(|(_, own)| own.knob == knob);
-        let Some((task, closed)) = fence.map(|(task, own)| (task, own.closed.clone())) else {
-            return false;
-        };
+        let Some((task, _)) = fence else { return false };
         let is_free = self.state.task(task).in_flight.is_none() && !self.state.is_written(knob);
         let left = self.state.knobs[knob.index()].as_ref();
         let is_later = left.is_none_or(|left| asked > left.since || left.since > now);
-        let is_open = !closed.is_met_by(found) && is_free && is_later;
+        let is_open = self.state.is_open(&self.plan, task, knob, found) && is_free && is_later;
         let is_last = self.is_last_look(knob, asked);
         if is_open && !is_last {
             self.record(now, Fact::Found { task, knob, value: found.clone() });

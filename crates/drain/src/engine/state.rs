@@ -30,7 +30,7 @@ pub struct State {
     /// Conditions that count as held for all tasks.
     pub overridden: Vec<ConditionId>,
     /// Who overrode conditions by which nothing is missing; two are needed.
-    pub exact_overridden_by: BTreeMap<ConditionId, People>,
+    pub exact_overridden_by: BTreeMap<(ConditionId, Option<TaskId>), People>,
     pub tasks: Vec<TaskState>,
     /// What is being done, and since when.
     pub in_flight: BTreeMap<EffectId, InFlight>,
@@ -167,7 +167,9 @@ impl State {
         let is_left = |phase: Phase| {
             matches!(
                 phase,
-                Phase::Failed
+                // A retry may wait for long before it comes to its fence again.
+                Phase::Waiting
+                    | Phase::Failed
                     | Phase::Stopped
                     | Phase::Skipped
                     | Phase::Unreverted
@@ -192,9 +194,26 @@ impl State {
         if plan.task(by).is_closed_by(knob, value) {
             self.closed_fences.insert((by, knob));
         } else if !self.closed_fences.is_empty() {
-            let is_closed = |task: TaskId| plan.task(task).is_closed_by(knob, value);
-            self.closed_fences.retain(|(task, own)| *own != knob || is_closed(*task));
+            let closed = std::mem::take(&mut self.closed_fences);
+            let is_open = |task: TaskId| self.is_open(plan, task, knob, value);
+            let still = closed.into_iter().filter(|(task, own)| *own != knob || !is_open(*task));
+            self.closed_fences = still.collect();
         }
+    }
+
+    /// When the last effect was confirmed of the tasks that a task waits for, and of
+    /// those that they waited for.
+    pub fn effect_before(&self, plan: &Plan, task: TaskId) -> Option<Time> {
+        let of = |own: TaskId| self.task(own).effect_at.max(self.task(own).inherited);
+        plan.task(task).parents().map(of).max().flatten()
+    }
+
+    /// Whether a fence of a task is open that was found at a value. One that was
+    /// not closed before the task came to it was open.
+    pub fn is_open(&self, plan: &Plan, task: TaskId, knob: KnobId, value: &Value) -> bool {
+        let mut fences = plan.task(task).fences.iter();
+        let fence = fences.find(|own| own.knob == knob);
+        fence.is_none_or(|fence| fence.is_open_at(value, self.task(task).origin(knob)))
     }
 
     /// Whether somebody is writing a knob.
@@ -358,7 +377,9 @@ impl State {
         trigger: Trigger,
         at: Time,
     ) -> Result<(), String> {
+        let inherited = self.effect_before(plan, task);
         let state = self.task_mut(task)?;
+        state.inherited = inherited;
         let before = state.phase;
         let next = before
             .after(trigger)
@@ -616,15 +637,35 @@ impl State {
         Ok(())
     }
 
+    /// Two people set an exact condition aside, for a task or for all: each task loses
+    /// writes of its own.
+    fn override_exactly(
+        &mut self,
+        condition: ConditionId,
+        task: Option<TaskId>,
+        by: &Actor,
+    ) -> Result<(), String> {
+        self.exact_overridden_by.entry((condition, task)).or_default().count(by);
+        let of_all = self.exact_overridden_by.get(&(condition, None)).cloned().unwrap_or_default();
+        if of_all.len() >= 2 {
+            add(&mut self.overridden, condition);
+            self.tasks.iter_mut().for_each(|task| task.was_helped = true);
+        }
+        let of_one = self.exact_overridden_by.iter().filter(|((own, _), _)| *own == condition);
+        let both = of_one.filter(|(_, people)| people.len_with(&of_all) >= 2);
+        let tasks: Vec<TaskId> = both.filter_map(|((_, task), _)| *task).collect();
+        for task in tasks {
+            let state = self.task_mut(task)?;
+            add(&mut state.overridden, condition);
+            state.was_helped = true;
+        }
+        Ok(())
+    }
+
     fn take_command(&mut self, plan: &Plan, by: &Actor, command: &Command) -> Result<(), String> {
         match command {
-            Command::Override { condition, .. } if plan.condition(*condition).is_exact => {
-                let people = self.exact_overridden_by.entry(*condition).or_default();
-                people.count(by);
-                if people.len() >= 2 {
-                    add(&mut self.overridden, *condition);
-                    self.tasks.iter_mut().for_each(|task| task.was_helped = true);
-                }
+            Command::Override { condition, task } if plan.condition(*condition).is_exact => {
+                self.override_exactly(*condition, *task, by)?;
             }
             Command::Pause { task: None } => self.paused = true,
             Command::Resume { task: None } => self.paused = false,

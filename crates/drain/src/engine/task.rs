@@ -42,6 +42,9 @@ pub struct TaskState {
     /// When the last effect was confirmed that changed something. Conditions
     /// judge it by samples that were taken later.
     pub effect_at: Option<Time>,
+    /// When that was of the tasks before it, when it last began or ended: one that
+    /// changes nothing passes it on.
+    pub inherited: Option<Time>,
     /// The first try of what stages do once that were not done yet: what tells a
     /// repetition from a second act.
     pub occasions: Vec<(StageId, EffectId)>,
@@ -114,6 +117,7 @@ impl TaskState {
             governs: None,
             in_flight: None,
             effect_at: None,
+            inherited: None,
             occasions: Vec::new(),
             failures: 0,
             failed_at: Time(0),

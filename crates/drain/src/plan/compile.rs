@@ -599,8 +599,16 @@ impl<'a, 'p> Compiler<'a, 'p> {
     fn exactly(&mut self, tolerant: ConditionId) -> ConditionId {
         let known = self.conditions[tolerant.index()].clone();
         let name = format!("{} (exactly)", known.name);
-        let exact =
-            Condition { name, comparison: Comparison::AtMost, bound: 0.0, is_exact: true, ..known };
+        let exact = Condition {
+            name,
+            comparison: Comparison::AtMost,
+            bound: 0.0,
+            // What the tolerant one lets pass unseen would be lost.
+            no_data: known.no_data.unless_passes(),
+            no_traffic: known.no_traffic.unless_passes(),
+            is_exact: true,
+            ..known
+        };
         self.keep(exact)
     }
 

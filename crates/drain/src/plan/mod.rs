@@ -156,6 +156,19 @@ pub struct Fence {
     pub open: Option<Value>,
 }
 
+impl Fence {
+    /// Whether a value opens it: none but those that are known to, if any is. A
+    /// fence of several servers may be closed in part.
+    pub fn is_open_at(&self, value: &Value, known: Option<&Value>) -> bool {
+        let known = known.filter(|known| !self.closed.is_met_by(known));
+        let mut opens = self.open.iter().chain(known).peekable();
+        match opens.peek() {
+            Some(_) => opens.any(|own| own.is_met_by(value)),
+            None => !self.closed.is_met_by(value),
+        }
+    }
+}
+
 /// What is known about a task before it runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Expected {

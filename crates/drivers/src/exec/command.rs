@@ -1,6 +1,7 @@
 //! One command: started, bounded in time and output, and ended with everything
 //! it started, also when the server is killed.
 
+use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ const COMPLAINT_CHARS_MAX: usize = 1000;
 /// How long output may go on after the command has ended, from something that
 /// it left behind.
 const LINGER_MAX: Duration = Duration::from_millis(500);
+/// How long to wait for what was killed to end.
+const END_MAX: Duration = Duration::from_secs(5);
 
 // From sysexits.h.
 const EX_NOINPUT: i32 = 66;
@@ -67,18 +70,38 @@ impl<'a> Invocation<'a> {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0)
-            .kill_on_drop(true)
+            // A supervisor ends by itself, after all that it started.
+            .kill_on_drop(self.supervisor.is_empty())
             .spawn();
         let mut child =
             child.map_err(|error| Error::Broken(format!("cannot start `{program}`: {error}")))?;
         let lifeline = child.stdin.take();
-        let mut group = Group { child, is_over: false, _lifeline: lifeline };
+        let is_supervised = lifeline.is_some();
+        let id = child.id().and_then(|id| Pid::from_raw(id as i32));
+        let mut group = Group { id, child, is_over: false, is_supervised, lifeline };
         match timeout(limit, group.finish()).await {
-            Ok(ended) => judge(program, ended?),
-            Err(_) => Err(Error::Transient(format!(
-                "`{program}` took longer than {} ms and was killed, with all that it started",
-                limit.as_millis()
-            ))),
+            Ok(ended) => {
+                let ended = ended?;
+                match ended.status.signal() {
+                    Some(signal) if group.is_supervised => {
+                        group.kill_group();
+                        Err(Error::Broken(format!(
+                            "the process that runs `{program}` was killed (signal {signal}), and \
+                             what it started in other groups may still run; accepted: look, then \
+                             `retry`"
+                        )))
+                    }
+                    _ => judge(program, ended),
+                }
+            }
+            Err(_) => {
+                let then = match group.end().await {
+                    true => "was killed, with all that it started",
+                    false => "could not be killed: something that it started is left",
+                };
+                let limit = limit.as_millis();
+                Err(Error::Transient(format!("`{program}` took longer than {limit} ms and {then}")))
+            }
         }
     }
 
@@ -104,13 +127,15 @@ impl<'a> Invocation<'a> {
     }
 }
 
-/// A command and the group of processes that it leads. Dropped before its end,
-/// all of them are killed.
+/// A command and the processes that it started. Dropped before its end, all of
+/// them are killed: by the supervisor, or else those of its group.
 struct Group {
+    id: Option<Pid>,
     child: Child,
     is_over: bool,
-    /// The supervisor kills the group when this is closed.
-    _lifeline: Option<ChildStdin>,
+    is_supervised: bool,
+    /// The supervisor kills all of them when this is closed.
+    lifeline: Option<ChildStdin>,
 }
 
 struct Ended {
@@ -151,14 +176,38 @@ impl Group {
         self.is_over = true;
         Ok(Ended { status, output, complaint })
     }
+
+    /// Kills all of them; whether none is left.
+    async fn end(&mut self) -> bool {
+        match self.lifeline.take() {
+            Some(lifeline) => drop(lifeline),
+            None => self.kill(),
+        }
+        let has_ended = timeout(END_MAX, self.child.wait()).await.is_ok_and(|ended| ended.is_ok());
+        self.is_over |= has_ended;
+        has_ended
+    }
+
+    fn kill(&self) {
+        // Its number is its own as long as nobody has waited for it.
+        if !self.is_over {
+            self.kill_group();
+        }
+    }
+
+    /// Kills what is left of the group. Nobody else gets its number before that is
+    /// gone.
+    fn kill_group(&self) {
+        if let Some(id) = self.id {
+            let _ = kill_process_group(id, Signal::KILL);
+        }
+    }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Its number is its own as long as nobody has waited for it.
-        let id = self.child.id().filter(|_| !self.is_over);
-        if let Some(pid) = id.and_then(|id| Pid::from_raw(id as i32)) {
-            let _ = kill_process_group(pid, Signal::KILL);
+        if !self.is_supervised {
+            self.kill();
         }
     }
 }
@@ -217,8 +266,6 @@ fn judge(program: &str, ended: Ended) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::process::ExitStatusExt;
-
     use super::*;
 
     #[test]

@@ -1,44 +1,139 @@
-//! Ends a command with the server that started it.
+//! Ends a command with the server that started it, and with all that it started.
 //!
 //! A server that is killed cannot end what it started, and a promotion that goes
 //! on by itself would undo what the next server does meanwhile. So a small process
-//! stands between them: it leads the group of the command, and holds one end of a
-//! pipe whose other end no process but the server has. When that end is closed,
-//! the server is gone, and the group is killed.
+//! stands between them. It holds one end of a pipe whose other end no process but
+//! the server has: when that end is closed, the server is gone, or wants an end.
+//! It also adopts whatever the command leaves behind, so that all of it is found,
+//! in whichever group and session it is: `timeout` and job control make groups of
+//! their own. The same if it is told to end itself; only SIGKILL leaves it no time.
 
 use std::ffi::OsString;
-use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
+use std::time::Duration;
 
-use rustix::process::{Signal, getpgrp, getpid, kill_process_group};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, getpgrp, getpid, pidfd_open, pidfd_send_signal,
+    set_child_subreaper, wait,
+};
+use tokio::io::AsyncReadExt;
+use tokio::process::Command;
+use tokio::signal::unix::{SignalKind, signal};
 
-/// What a shell says of a program that cannot be started.
+/// What a shell says of a program that cannot be started, and of one that was
+/// killed.
 const EXIT_NOT_STARTED: u8 = 127;
+const EXIT_KILLED: u8 = 137;
 /// What a shell adds to the number of a signal.
 const EXIT_SIGNALLED: i32 = 128;
+/// How long to wait before looking for descendants again.
+const KILL_AGAIN: Duration = Duration::from_millis(2);
 
 /// Runs a program with its arguments until it ends, or until standard input does.
 /// Returns its exit status, as a shell would.
 pub fn supervise(command: &[OsString]) -> Result<u8, String> {
     let [program, arguments @ ..] = command else { return Err("there is no command".into()) };
-    let group = getpgrp();
-    if group != getpid() {
-        return Err("only a server starts this: it kills its group of processes".into());
+    if getpgrp() != getpid() {
+        return Err("only a server starts this: it kills whatever it has started".into());
     }
-    std::thread::spawn(move || {
-        let mut input = std::io::stdin().lock();
-        while input.read(&mut [0; 64]).is_ok_and(|len| len > 0) {}
-        let _ = kill_process_group(group, Signal::KILL);
-    });
-    match Command::new(program).args(arguments).stdin(Stdio::null()).status() {
-        Ok(status) => {
-            let signal = || EXIT_SIGNALLED + status.signal().unwrap_or_default();
-            Ok(u8::try_from(status.code().unwrap_or_else(signal)).unwrap_or(u8::MAX))
-        }
+    let failed = |error: rustix::io::Errno| format!("cannot adopt what is left behind: {error}");
+    set_child_subreaper(Some(getpid())).map_err(failed)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("cannot wait for a command: {error}"))?;
+    let code = runtime.block_on(run(program, arguments));
+    // Whoever reads standard input cannot be stopped.
+    runtime.shutdown_background();
+    code
+}
+
+async fn run(program: &OsString, arguments: &[OsString]) -> Result<u8, String> {
+    // Before anything is started, so that nothing is left behind.
+    let told = |kind| signal(kind).map_err(|error| format!("cannot wait for signals: {error}"));
+    let (mut terminate, mut interrupt) =
+        (told(SignalKind::terminate())?, told(SignalKind::interrupt())?);
+    let (mut hangup, mut quit) = (told(SignalKind::hangup())?, told(SignalKind::quit())?);
+    let started = Command::new(program).args(arguments).stdin(Stdio::null()).spawn();
+    let mut child = match started {
+        Ok(child) => child,
         Err(error) => {
             eprintln!("cannot start `{}`: {error}", program.display());
-            Ok(EXIT_NOT_STARTED)
+            return Ok(EXIT_NOT_STARTED);
+        }
+    };
+    tokio::select! {
+        () = end_of_input() => {}
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+        _ = hangup.recv() => {}
+        _ = quit.recv() => {}
+        status = child.wait() => {
+            let status = status.map_err(|error| format!("cannot wait for a command: {error}"))?;
+            let signal = || EXIT_SIGNALLED + status.signal().unwrap_or_default();
+            return Ok(u8::try_from(status.code().unwrap_or_else(signal)).unwrap_or(u8::MAX));
         }
     }
+    end_descendants();
+    Ok(EXIT_KILLED)
+}
+
+/// When the server is gone, or wants an end.
+async fn end_of_input() {
+    let mut input = tokio::io::stdin();
+    while input.read(&mut [0; 64]).await.is_ok_and(|len| len > 0) {}
+}
+
+/// Kills all descendants of this process, again until none is left: they may start
+/// others meanwhile.
+fn end_descendants() {
+    loop {
+        let descendants = descendants();
+        if descendants.is_empty() {
+            return;
+        }
+        for pid in descendants {
+            // A number may have been given to another process since.
+            let Ok(held) = pidfd_open(pid, PidfdFlags::empty()) else { continue };
+            if is_descendant(pid) {
+                let _ = pidfd_send_signal(&held, Signal::KILL);
+            }
+        }
+        while wait(WaitOptions::NOHANG).is_ok_and(|waited| waited.is_some()) {}
+        std::thread::sleep(KILL_AGAIN);
+    }
+}
+
+fn descendants() -> Vec<Pid> {
+    let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let pids = processes
+        .flatten()
+        .filter_map(|process| Pid::from_raw(process.file_name().to_str()?.parse().ok()?));
+    pids.filter(|pid| is_descendant(*pid)).collect()
+}
+
+/// Whether a process lives and comes from this one.
+fn is_descendant(pid: Pid) -> bool {
+    let own = getpid();
+    let Some((mut parent, is_alive)) = parent(pid) else { return false };
+    // As deep as there are processes, whatever changes meanwhile.
+    for _ in 0..1 << 16 {
+        if parent == own {
+            return is_alive;
+        }
+        match self::parent(parent) {
+            Some((next, _)) => parent = next,
+            None => return false,
+        }
+    }
+    false
+}
+
+/// The parent of a process, and whether the process lives: one that has ended stays
+/// until somebody has asked how.
+fn parent(pid: Pid) -> Option<(Pid, bool)> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    // `PID (NAME) STATE PARENT …`, where the name may have anything in it.
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    let is_alive = !matches!(fields.next()?, "Z" | "X");
+    Some((Pid::from_raw(fields.next()?.parse().ok()?)?, is_alive))
 }

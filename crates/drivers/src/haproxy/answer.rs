@@ -21,6 +21,8 @@ pub struct Server {
     /// Now, and as configured: 0 to 256.
     pub weight: u32,
     pub initial: u32,
+    /// Whether it takes traffic, as far as HAProxy's checks tell.
+    pub is_up: bool,
 }
 
 /// What somebody has put a server into. Health checks have a say of their own.
@@ -67,6 +69,8 @@ pub struct Session {
 pub const WEIGHT_MAX: u32 = 256;
 /// The version of `show servers state` that is known, since HAProxy 1.6.
 const STATE_VERSION: &str = "1";
+/// `srv_op_state` of a server that is down, or in maintenance.
+const STOPPED: u32 = 0;
 /// Bits of a server's administrative state: put into maintenance, or into
 /// draining, by somebody. The others are inherited or from the configuration.
 const FORCED_MAINT: u32 = 0x01;
@@ -88,6 +92,7 @@ pub fn servers(text: &str, backend: &str) -> Result<Vec<Server>, Malformed> {
     let (of_backend, of_name) = (place("be_name")?, place("srv_name")?);
     let (of_state, of_weight, of_initial) =
         (place("srv_admin_state")?, place("srv_uweight")?, place("srv_iweight")?);
+    let of_operation = place("srv_op_state")?;
     let mut servers = Vec::new();
     for line in lines.filter(|line| !line.is_empty()) {
         let fields: Vec<&str> = line.split_whitespace().collect();
@@ -109,7 +114,9 @@ pub fn servers(text: &str, backend: &str) -> Result<Vec<Server>, Malformed> {
             admin if admin & FORCED_DRAIN != 0 => State::Drain,
             _ => State::Ready,
         };
-        servers.push(Server { name: fields[of_name].to_owned(), state, weight, initial });
+        let is_up = number(of_operation)? != STOPPED;
+        let name = fields[of_name].to_owned();
+        servers.push(Server { name, state, weight, initial, is_up });
     }
     Ok(servers)
 }
@@ -273,6 +280,7 @@ mod tests {
             state,
             weight,
             initial,
+            is_up: state != State::Maint,
         };
         assert_eq!(
             servers(STATE, "ux").unwrap(),

@@ -227,6 +227,15 @@ impl Driver for Haproxy {
         self.read_knob(knob, &KnobName::parse(knob)?).await
     }
 
+    async fn is_out(&self, knob: &str) -> Result<bool> {
+        let knob = KnobName::parse(knob)?;
+        if knob.kind != Kind::Weight {
+            return Ok(false);
+        }
+        let servers = self.servers(&knob).await?;
+        Ok(!servers.iter().any(|server| server.is_up && server.state == State::Ready))
+    }
+
     async fn write(&self, text: &str, value: &Value, fence: Fence) -> Result<Value> {
         let knob = KnobName::parse(text)?;
         if !knob.is_writable() {

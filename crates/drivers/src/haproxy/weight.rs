@@ -141,7 +141,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn server(weight: u32, initial: u32) -> Server {
-        Server { name: "a".into(), state: State::Ready, weight, initial }
+        Server { name: "a".into(), state: State::Ready, weight, initial, is_up: true }
     }
 
     #[test]

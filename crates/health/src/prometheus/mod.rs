@@ -79,6 +79,10 @@ impl Prometheus {
             if stamps.has_ended && stamps.age().is_some() {
                 return Err(NoValue::Vanished { selector: selector.to_owned() });
             }
+            memory.miss(selector, stamps, Instant::now())?;
+            if stamps.is_undefined {
+                return Err(NoValue::Undefined { selector: selector.to_owned() });
+            }
         }
         Ok(all.iter().map(Stamps::age).collect())
     }

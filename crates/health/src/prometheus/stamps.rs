@@ -32,8 +32,12 @@ pub fn query(query: &str, basis: &Basis, is_exact: bool) -> String {
         false => format!("{query}\n"),
     };
     let parts = basis.selectors().enumerate().flat_map(|(at, selector)| {
-        let ended = (format!("{at} ended"), freshness::ended(selector));
-        let ended = is_exact.then_some(ended);
+        let doubts = [
+            (format!("{at} ended"), freshness::ended(selector)),
+            (format!("{at} undefined"), freshness::undefined(selector)),
+            (format!("{at} count"), format!("count({selector})")),
+        ];
+        let doubts = doubts.into_iter().filter(|_| is_exact);
         let stamps = [
             (format!("{at}"), format!("min(timestamp({selector}))")),
             // What scraped a target is known by these two labels.
@@ -49,7 +53,7 @@ pub fn query(query: &str, basis: &Basis, is_exact: bool) -> String {
             ),
             (format!("{at} lead"), format!("max(timestamp({selector} offset -5m))")),
         ];
-        stamps.into_iter().chain(ended)
+        stamps.into_iter().chain(doubts)
     });
     let named = |(name, part)| format!(r#"label_replace({part},"{LABEL}","{name}","","")"#);
     let value = (VALUE.to_owned(), value);
@@ -76,6 +80,10 @@ pub struct Stamps {
     is_ahead: bool,
     /// Series ended a short while ago. Asked for exact conditions alone.
     pub has_ended: bool,
+    /// A series is not a number. The same.
+    pub is_undefined: bool,
+    /// How many series there are. The same.
+    count: Option<f64>,
 }
 
 impl Stamps {
@@ -92,6 +100,8 @@ impl Stamps {
                 "" => stamps.stamped = Some(row.value),
                 "scraped" => stamps.scraped = Some(row.value),
                 "ended" => stamps.has_ended = true,
+                "undefined" => stamps.is_undefined = true,
+                "count" => stamps.count = Some(row.value),
                 "ahead" => stamps.is_ahead = true,
                 "lead" if row.value > row.at_secs => stamps.newest = Some(row.value),
                 _ => {}
@@ -134,9 +144,29 @@ impl Stamps {
 #[derive(Debug, Default)]
 pub struct Memory {
     seen: HashMap<String, (Instant, Option<Millis>)>,
+    /// How many series selectors of exact conditions had, and when last.
+    counts: HashMap<String, (Instant, f64)>,
 }
 
 impl Memory {
+    /// An error if this selector had more series a short while ago. A Prometheus that
+    /// was started anew has not scraped all of them yet, and knows of none before.
+    pub fn miss(&mut self, selector: &str, stamps: &Stamps, now: Instant) -> Result<(), NoValue> {
+        let Some(count) = stamps.count else { return Ok(()) };
+        let distrust = Duration::from_millis(DISTRUST.0);
+        self.counts.retain(|_, (at, _)| now.duration_since(*at) < distrust);
+        match self.counts.get(selector) {
+            Some((_, most)) if count < *most => {
+                Err(NoValue::Vanished { selector: selector.to_owned() })
+            }
+            _ if self.counts.len() < REMEMBERED_MAX => {
+                self.counts.insert(selector.to_owned(), (now, count));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// An error if samples of this selector are, or were, in the future.
     pub fn judge(&mut self, selector: &str, stamps: &Stamps, now: Instant) -> Result<(), NoValue> {
         let ahead =
@@ -192,6 +222,22 @@ mod tests {
         check(&stamps(996.5, Some(998.0), Some(1000.5)), 6000);
         check(&stamps(999.9, Some(999.9), Some(1000.5)), 1100);
         check(&stamps(999.5, None, Some(1000.5)), 1500);
+    }
+
+    #[test]
+    fn fewer_series_than_a_short_while_ago_are_not_all() {
+        let (mut memory, start) = (Memory::default(), Instant::now());
+        let of = |count| Stamps { count: Some(count), ..Stamps::default() };
+        let mut miss = |count, secs| {
+            memory.miss("lag", &of(count), start + Duration::from_secs(secs)).is_err()
+        };
+        assert_eq!(
+            [miss(2.0, 0), miss(1.0, 1), miss(2.0, 2), miss(3.0, 3)],
+            [false, true, false, false]
+        );
+        assert_eq!([miss(2.0, 302), miss(2.0, 304), miss(2.0, 305)], [true, false, false]);
+        assert!(memory.miss("other", &of(1.0), start).is_ok());
+        assert!(memory.miss("lag", &Stamps::default(), start).is_ok(), "nobody asked");
     }
 
     #[test]

@@ -58,6 +58,17 @@ impl Standing {
     }
 }
 
+impl Standing {
+    /// Why what it would say is not known.
+    pub(super) fn into_doubt(self) -> Option<NoValue> {
+        let (page, why) = ("a page".into(), "it was not asked for yet".into());
+        match self {
+            Standing::Unknown => Some(NoValue::Unread { page, why }),
+            other => other.into_trouble(),
+        }
+    }
+}
+
 #[derive(Debug)]
 pub struct Book {
     store: Store,

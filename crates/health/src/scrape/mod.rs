@@ -148,35 +148,41 @@ impl Scraper {
         let basis = Basis::of(text)?;
         let selectors = basis.selectors().map(Query::parse);
         let selectors = selectors.collect::<Result<Vec<_>, _>>().map_err(unanswerable)?;
-        let ended = basis.selectors().filter(|_| condition.is_exact).map(|selector| {
-            Ok((selector, Query::parse(&freshness::ended(selector)).map_err(unanswerable)?))
+        let doubts = basis.selectors().filter(|_| condition.is_exact).flat_map(|selector| {
+            let vanished = NoValue::Vanished { selector: selector.to_owned() };
+            let undefined = NoValue::Undefined { selector: selector.to_owned() };
+            [(freshness::ended(selector), vanished), (freshness::undefined(selector), undefined)]
         });
-        let ended = ended.collect::<Result<Vec<_>, NoValue>>()?;
+        let doubts =
+            doubts.map(|(query, why)| Ok((Query::parse(&query).map_err(unanswerable)?, why)));
+        let doubts = doubts.collect::<Result<Vec<_>, NoValue>>()?;
         let now = self.clock.now();
-        let (ages, vanished, outcome) = {
+        let (ages, doubt, outcome) = {
             let book = self.book();
-            let has_some = |ended: &Query| {
-                let outcome = ended.evaluate(book.store(), now);
+            let has_some = |query: &Query| {
+                let outcome = query.evaluate(book.store(), now);
                 outcome.is_ok_and(|outcome| !outcome.values().is_empty())
             };
-            let vanished = ended.iter().find(|(_, ended)| has_some(ended));
-            let vanished = vanished.map(|(selector, _)| (*selector).to_owned());
+            let doubt = doubts.iter().find(|(query, _)| has_some(query));
+            // A target that is away, or was not read yet, may have the last word.
+            let early = book.standings().iter().filter(|_| condition.is_exact);
+            let early = early.cloned().find_map(Standing::into_doubt);
+            let doubt = doubt.map(|(_, why)| why.clone()).or(early);
             let age = |selector: &Query| Some(now - selector.newest(book.store(), now)?);
             let ages: Vec<Option<Millis>> = selectors.iter().map(age).collect();
-            (ages, vanished, query.evaluate(book.store(), now).map_err(NoValue::Unanswerable)?)
+            (ages, doubt, query.evaluate(book.store(), now).map_err(NoValue::Unanswerable)?)
         };
         let age = basis.age(&ages);
         let values = outcome.values();
         let (at, value) = counted(condition, &values);
         match age {
-            Ok(age) if !values.is_empty() && vanished.is_none() => {
+            Ok(age) if !values.is_empty() && doubt.is_none() => {
                 let series = at.and_then(|at| outcome.series(at));
                 Ok(Reading { value, series, age, window: basis.window() })
             }
             // That a target is away is the likelier reason, and the more useful one.
             age => {
-                let vanished = vanished.map(|selector| NoValue::Vanished { selector });
-                let why = age.err().or(vanished).unwrap_or(NoValue::NoSeries);
+                let why = age.err().or(doubt).unwrap_or(NoValue::NoSeries);
                 let down = self.standings().into_iter().find_map(Standing::into_trouble);
                 Err(down.unwrap_or(why))
             }

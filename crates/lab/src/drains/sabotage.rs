@@ -51,6 +51,8 @@ pub enum Sabotage {
     NoFailures,
     /// Nobody has as much time as it should.
     ShortTimeouts,
+    /// What is set is tried without end.
+    EndlessTries,
     /// A sample counts as taken when it is given.
     TimeOfAnswer,
     /// What is undone is undone by putting knobs back.
@@ -73,7 +75,7 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// Every sabotage with the checker that must find it.
-    pub const ALL: [(Sabotage, &str); 29] = [
+    pub const ALL: [(Sabotage, &str); 30] = [
         (Sabotage::NoParents, "order"),
         (Sabotage::NoHealth, "gates"),
         (Sabotage::DeafToOthers, "limits"),
@@ -94,6 +96,7 @@ impl Sabotage {
         (Sabotage::NoLooks, "gates"),
         (Sabotage::NoFailures, "ways"),
         (Sabotage::ShortTimeouts, "ways"),
+        (Sabotage::EndlessTries, "ways"),
         (Sabotage::TimeOfAnswer, "gates"),
         (Sabotage::NoUndo, "fences"),
         (Sabotage::HeldFences, "fences"),
@@ -149,6 +152,7 @@ impl Sabotage {
             (Sabotage::ShortTimeouts, _) => {
                 stage.timeout = stage.timeout.map(|timeout| timeout * 0.5);
             }
+            (Sabotage::EndlessTries, StageKind::Set { .. }) => stage.timeout = None,
             _ => {}
         }
     }

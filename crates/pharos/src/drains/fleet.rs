@@ -23,6 +23,8 @@ use super::survey::LOOKS_MAX;
 
 /// How long all knobs together may take.
 const READ_TIME_MAX: Duration = Duration::from_secs(5);
+/// How long what was read last counts while a knob cannot be read.
+const SEEN_COUNTS_FOR: Millis = Millis::from_secs(15);
 /// Runs of a datacenter, begun by people, that are looked through for what they
 /// left.
 const RUNS_MAX: usize = 50;
@@ -59,9 +61,8 @@ pub struct Recorded {
     /// The drain whose knobs are to be kept, if the newest run begun by a person
     /// is one and nobody ended a run that put them back.
     pub drain: Option<Kept>,
-    /// Fences that runs left closed, by which; whether they still are is to be
-    /// read.
-    pub fences: Vec<(RunId, Knob, Value)>,
+    /// Fences that runs left closed.
+    pub fences: Vec<Knob>,
     /// When knobs were put back, the newest first.
     pub put_back: Vec<(u64, BTreeSet<Knob>)>,
 }
@@ -158,7 +159,7 @@ pub async fn position(world: &World, plan: &Plan, own: Option<RunId>) -> Result<
         .flat_map(|(at, _)| plan.traffic.iter().flat_map(move |own| &own.datacenters[at].knobs))
         .map(|own| &own.knob)
         .collect();
-    let last = world.known.values().clone();
+    let (last, now) = (world.known.values().clone(), world.clock.now());
     let value = |knob: &Knob| {
         if let Some(value) = read.get(knob) {
             return Some(value.clone());
@@ -168,7 +169,8 @@ pub async fn position(world: &World, plan: &Plan, own: Option<RunId>) -> Result<
         }
         let left = recorded.values().flat_map(|own| &own.knobs).filter(|own| own.knob == *knob);
         let left = left.map(|own| (own.since, &own.value));
-        let seen = last.get(knob).map(|(at, value)| (*at, value));
+        let seen = last.get(knob).filter(|(at, _)| now - *at <= SEEN_COUNTS_FOR);
+        let seen = seen.map(|(at, value)| (*at, value));
         left.chain(seen).max_by_key(|(at, _)| *at).map(|(_, value)| value.clone())
     };
     let position = |knob: &Knob| {
@@ -201,7 +203,16 @@ async fn read(
     is_legible: impl Fn(&Knob, &Value) -> bool,
 ) -> BTreeMap<Knob, Value> {
     let deadline = Instant::now() + READ_TIME_MAX;
-    let look = async |knob: &Knob| (knob.clone(), world.drivers.read(knob).await);
+    let look = async |knob: &Knob| {
+        let found = match world.drivers.read(knob).await {
+            // What cannot serve carries nothing, whatever its weight is.
+            Ok(Value::Number(_)) if world.drivers.is_out(knob).await == Ok(true) => {
+                Ok(Value::Number(0.0))
+            }
+            found => found,
+        };
+        (knob.clone(), found)
+    };
     let mut looks = std::pin::pin!(stream::iter(knobs).map(look).buffer_unordered(LOOKS_MAX));
     let mut read = BTreeMap::new();
     while let Ok(Some((knob, found))) = timeout_at(deadline, looks.next()).await {
@@ -304,10 +315,7 @@ impl Recorded {
     fn add(&mut self, of: &store::Run, run: &Run, is_last: bool) {
         let (plan, state) = (run.plan(), run.state());
         for (_, fence) in state.left_closed(plan) {
-            let knob = plan.knob(fence.knob);
-            if self.fences.iter().all(|(_, own, _)| own != knob) {
-                self.fences.push((of.id, knob.clone(), fence.closed.clone()));
-            }
+            self.fences.push(plan.knob(fence.knob).clone());
         }
         for (knob, left) in plan.knobs.iter().zip(&state.knobs) {
             let Some(left) = left else { continue };

@@ -4,7 +4,8 @@
 use drain::engine::{Actor, Effect, Fact, Record, Run, RunOutcome};
 use drain::fleet::Fleet;
 use drain::report::Report;
-use drain::{Direction, Plan, Time};
+use drain::{Direction, Knob, Plan, Time, Value};
+use serde::{Deserialize, Serialize};
 use store::{Deed, Entry, Performance, Result, RunId, Step, Store};
 
 /// The outcome of a task that is done, but was held by bad health on the way.
@@ -103,9 +104,33 @@ pub async fn close(
         }
         Direction::Restore => outcome == RunOutcome::Completed,
     };
+    step.fences = fences(run, at);
     let outcome = serde_json::json!(outcome);
     step.ended = Some((outcome.as_str().unwrap_or_default().to_owned(), at.0));
     Ok(())
+}
+
+/// A fence that a run left closed, with what opens it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LeftFence {
+    pub knob: Knob,
+    pub fence: drain::Fence,
+    /// Its value before it was closed, if a task found it.
+    pub before: Option<Value>,
+}
+
+fn fences(run: &Run, ended: Time) -> Vec<(String, String, u64)> {
+    let (plan, state) = (run.plan(), run.state());
+    let left = state.left_closed(plan).map(|(task, fence)| {
+        let since = state.knobs[fence.knob.index()].as_ref().map_or(ended, |left| left.since);
+        let left = LeftFence {
+            knob: plan.knob(fence.knob).clone(),
+            fence: fence.clone(),
+            before: state.task(task).origin(fence.knob).cloned(),
+        };
+        (left.knob.to_string(), serde_json::json!(left).to_string(), since.0)
+    });
+    left.collect()
 }
 
 fn performances(

@@ -78,7 +78,7 @@ pub async fn write(drains: &Drains, page: &mut Page) {
     for (datacenter, count, _) in drains.strayed_counts() {
         page.line("pharos_drain_knobs_strayed", &[("datacenter", &datacenter)], count);
     }
-    let help = "Fences that the last run left closed: writes are refused.";
+    let help = "Fences that a run left closed, or waits behind for long: writes are refused.";
     page.head("pharos_drain_fences_left_closed", "gauge", help);
     for (datacenter, count) in drains.fences_left_closed() {
         page.line("pharos_drain_fences_left_closed", &[("datacenter", &datacenter)], count);

@@ -61,7 +61,7 @@ use executor::{Message, World};
 use instance::Instance;
 use ledger::direction_name;
 use notify::Channels;
-use status::{NeedKind, NeedsPerson, Unseen};
+use status::{NeedKind, Unseen};
 use supervision::{Panicked, keep_going};
 use tenure::LEASE_MS;
 use verbs::Verb;
@@ -148,6 +148,7 @@ pub struct Drains {
     takes: tokio::sync::Mutex<()>,
     /// What the last look between runs found, by datacenter.
     strays: Mutex<BTreeMap<String, vigil::Strays>>,
+    closed_fences: Mutex<Vec<vigil::ClosedFence>>,
     /// When each knob was last found where a drain left it.
     settled: Mutex<BTreeMap<Knob, Time>>,
     stop: watching::Sender<bool>,
@@ -244,6 +245,7 @@ impl Drains {
             begins: tokio::sync::Mutex::default(),
             takes: tokio::sync::Mutex::default(),
             strays: Mutex::default(),
+            closed_fences: Mutex::default(),
             settled: Mutex::default(),
             stop: watching::Sender::new(false),
         });
@@ -441,19 +443,16 @@ impl Drains {
 
     /// Of the fences that a run left closed, those count that still are, or
     /// cannot be read.
-    async fn drop_open_fences(&self, plan: &Plan, status: &mut Status) {
-        let fences = plan.tasks.iter().flat_map(|task| &task.fences);
-        for fence in fences {
-            let (name, closed) = (plan.knob(fence.knob).to_string(), &fence.closed);
-            let is_it = |need: &NeedsPerson| {
-                need.kind == NeedKind::Fenced && need.knob.as_ref() == Some(&name)
-            };
-            if !status.needs_person.iter().any(is_it) {
-                continue;
-            }
-            let read = self.world.drivers.read(plan.knob(fence.knob)).await;
-            if read.is_ok_and(|found| !closed.is_met_by(&found)) {
-                status.needs_person.retain(|need| !is_it(need));
+    async fn drop_open_fences(&self, run: &Run, status: &mut Status) {
+        let (plan, state) = (run.plan(), run.state());
+        for (task, fence) in state.left_closed(plan) {
+            let knob = plan.knob(fence.knob);
+            let found = self.world.drivers.read(knob).await;
+            if found.is_ok_and(|found| state.is_open(plan, task, fence.knob, &found)) {
+                let name = knob.to_string();
+                status.needs_person.retain(|need| {
+                    need.kind != NeedKind::Fenced || need.knob.as_ref() != Some(&name)
+                });
             }
         }
     }
@@ -522,7 +521,7 @@ impl Drains {
         let run = run.map_err(|error| Refused::Unreadable(error.to_string()))?;
         let mut status = Status::of(&run, id, now, &Unseen::default());
         if run.state().closed.is_some() {
-            self.drop_open_fences(run.plan(), &mut status).await;
+            self.drop_open_fences(&run, &mut status).await;
         } else if let Some(why) = self.unwritable() {
             // Nobody can take it up.
             status.stand_still(&run, last, why);

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use drain::engine::{ATTEMPTS_MAX, Abort, DRIFTS_MAX, Hold, Mode, Phase, Run, RunOutcome};
+use drain::engine::{ATTEMPTS_MAX, Abort, DRIFTS_MAX, Effect, Hold, Mode, Phase, Run, RunOutcome};
 use drain::report::describe;
 use drain::{
-    ConditionId, Direction, Eta, Fence, KnobId, Millis, StageKind, TaskId, Time, Value, Verdict,
-    forecast, number,
+    Budget, ConditionId, Direction, Eta, Fence, KnobId, Millis, Plan, StageKind, TaskId, Time,
+    Value, Verdict, forecast, number,
 };
 use serde::{Deserialize, Serialize};
 use store::RunId;
@@ -397,7 +397,8 @@ fn why_held(run: &Run, id: TaskId, hold: &Hold, now: Time, unseen: &Unseen) -> S
     match hold {
         Hold::Awaits { condition, value } => {
             let (name, symbol, bound) = wanted(condition);
-            let one = run.state().exact_overridden_by.get(condition);
+            let by = |task| run.state().exact_overridden_by.get(&(*condition, task));
+            let one = by(Some(id)).or_else(|| by(None));
             let one = one.and_then(|people| people.iter().next());
             let one = one.map_or(String::new(), |one| {
                 format!("; {one} overrode it, a second person must too: what is missing is lost")
@@ -424,10 +425,40 @@ fn why_held(run: &Run, id: TaskId, hold: &Hold, now: Time, unseen: &Unseen) -> S
             Some(one) => format!("{why}; {one} waived it, a second person must too"),
         },
         Hold::Unanswered { effect } => match run.state().in_flight.get(effect) {
-            Some(own) => format!("{why} since {}", whole_secs(now - own.since)),
+            Some(own) => {
+                let since = whole_secs(now - own.since);
+                format!("no answer for {since} to: {}", doing(plan, &own.what))
+            }
             None => why,
         },
-        _ => why,
+        Hold::Paused => match &run.state().pause {
+            Some(pause) => format!("paused by {}", pause.by),
+            None => format!("{why}: `resume {}`", plan.task(id).name),
+        },
+        Hold::InUse { .. } => why,
+        Hold::Budget => match run.state().task(id).governs {
+            Some((knob, budget)) => {
+                let Budget { name, size } = &plan.budgets[budget.index()];
+                format!(
+                    "nothing left of the budget {name} ({}) for {}",
+                    number(*size),
+                    plan.knob(knob)
+                )
+            }
+            None => why,
+        },
+    }
+}
+
+/// What is being done, as people read it.
+fn doing(plan: &Plan, what: &Effect) -> String {
+    match what {
+        Effect::Write { knob, value } => format!("set {} to {value}", plan.knob(*knob)),
+        Effect::Act(act) => format!("{} of {}", act.action, act.driver),
+        Effect::Say(saying) => match &saying.channel {
+            Some(channel) => format!("a message to {channel}"),
+            None => "an entry of the change log".into(),
+        },
     }
 }
 

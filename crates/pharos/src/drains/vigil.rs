@@ -22,6 +22,7 @@ use store::{Filter, RunId};
 use tokio::time::{Instant, sleep};
 
 use super::fleet::{self, Kept, Left, Recorded};
+use super::ledger::LeftFence;
 use super::status::{NeedKind, NeedsPerson};
 use super::survey::LOOKS_MAX;
 use super::{Direction, Drains, Refused, Verb, Wanted};
@@ -57,8 +58,16 @@ pub struct Strays {
     knobs: Vec<Strayed>,
     /// The share that is drained now.
     share: f64,
-    /// Fences that runs left closed, and that still are, or cannot be read.
-    fences: Vec<(RunId, Knob, Value)>,
+}
+
+/// A fence that a run left closed, and that still is, or cannot be read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClosedFence {
+    run: RunId,
+    datacenter: String,
+    knob: String,
+    found: String,
+    since: Time,
 }
 
 /// A knob that was found elsewhere.
@@ -100,7 +109,36 @@ impl Drains {
         }
         self.tell(&found);
         *self.strays() = found;
+        let fences = self.look_at_fences().await?;
+        *self.closed_fences() = fences;
         Ok(())
+    }
+
+    /// Looks once at the fences that runs left closed, whatever runs go on. What a
+    /// task of an open run has is told by that run.
+    async fn look_at_fences(&self) -> Result<Vec<ClosedFence>, Refused> {
+        let mut closed = Vec::new();
+        for left in self.world.store.fences().await? {
+            if self.world.store.claim_of(&left.knob).await?.is_some() {
+                continue;
+            }
+            let found = match serde_json::from_str::<LeftFence>(&left.json) {
+                Ok(LeftFence { knob, fence, before }) => {
+                    match self.world.drivers.read(&knob).await {
+                        Ok(found) if fence.is_open_at(&found, before.as_ref()) => {
+                            self.world.store.forget_fence(&left).await?;
+                            continue;
+                        }
+                        Ok(found) => found.to_string(),
+                        Err(_) => fence.closed.to_string(),
+                    }
+                }
+                Err(_) => "a value that is not known".into(),
+            };
+            let store::ClosedFence { knob, run, datacenter, at, .. } = left;
+            closed.push(ClosedFence { run, datacenter, knob, found, since: Time(at) });
+        }
+        Ok(closed)
     }
 
     /// Looks once at a datacenter. Nothing if none of it is drained, or a run is
@@ -112,11 +150,9 @@ impl Drains {
     ) -> Result<Option<Strays>, Refused> {
         let Some(newest) = self.newest_closed(datacenter).await? else { return Ok(None) };
         let Some(own) = fleet::recorded(&self.world, datacenter).await? else { return Ok(None) };
-        let fences = self.closed_fences(&own).await;
         if share <= 0.0 {
             // Nothing of it is to stay as it is.
-            let only_fences = Strays { newest, knobs: Vec::new(), share: 0.0, fences };
-            return Ok((!only_fences.fences.is_empty()).then_some(only_fences));
+            return Ok(None);
         }
         let drifted = self.drifted(&own).await;
         let position = fleet::position(&self.world, &own.plan, None).await?;
@@ -127,7 +163,7 @@ impl Drains {
             return Ok(None);
         }
         let knobs = self.see_to(datacenter, &own, drifted).await?;
-        Ok(Some(Strays { newest, knobs, share, fences }))
+        Ok(Some(Strays { newest, knobs, share }))
     }
 
     /// The newest run about a datacenter, unless it goes on.
@@ -137,24 +173,12 @@ impl Drains {
         Ok(newest.filter(|run| run.outcome.is_some()).map(|run| run.id))
     }
 
-    /// Which of the fences that runs left closed are not known to be open.
-    async fn closed_fences(&self, own: &Recorded) -> Vec<(RunId, Knob, Value)> {
-        let mut fences = Vec::new();
-        for (run, knob, closed) in &own.fences {
-            let read = self.world.drivers.read(knob).await;
-            if read.map_or(true, |found| closed.is_met_by(&found)) {
-                fences.push((*run, knob.clone(), closed.clone()));
-            }
-        }
-        fences
-    }
-
     /// What cannot be read now is not known to be elsewhere.
     async fn drifted(&self, own: &Recorded) -> Vec<Drifted> {
         let drivers = &self.world.drivers;
         let look = async |Left { knob, value: left, run, .. }: &Left| {
             // A fence that was left closed is better open.
-            if own.fences.iter().any(|(_, fence, _)| fence == knob) {
+            if own.fences.contains(knob) {
                 return None;
             }
             let found = drivers.read(knob).await.ok()?;
@@ -328,6 +352,10 @@ impl Drains {
         self.strays.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn closed_fences(&self) -> MutexGuard<'_, Vec<ClosedFence>> {
+        self.closed_fences.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn settled(&self) -> MutexGuard<'_, BTreeMap<Knob, Time>> {
         self.settled.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -346,26 +374,35 @@ impl Drains {
         strays.iter().map(|(name, own)| (name.clone(), own.knobs.len(), count(own))).collect()
     }
 
-    /// How many fences the newest run left closed, by datacenter.
-    pub(super) fn fences_left_closed(&self) -> Vec<(String, usize)> {
-        self.strays().iter().map(|(name, own)| (name.clone(), own.fences.len())).collect()
+    /// How many fences are closed, by datacenter: those that runs left so, and those
+    /// that a task of an open run has left, or waits behind for long.
+    pub(super) fn fences_left_closed(&self) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        for fence in self.closed_fences().iter() {
+            *counts.entry(fence.datacenter.clone()).or_default() += 1;
+        }
+        for handle in self.driven().values() {
+            let status = handle.status.borrow();
+            let fenced = status.needs_person.iter().filter(|need| need.kind == NeedKind::Fenced);
+            *counts.entry(status.datacenter.clone()).or_default() += fenced.count();
+        }
+        counts
     }
 
     /// Fences that other runs left closed: whoever looks at any run is to know
     /// that writes are refused.
     pub(super) fn fences_elsewhere(&self, run: RunId, now: Time) -> Vec<NeedsPerson> {
-        let strays = self.strays();
-        let fences = strays.iter().flat_map(|(name, own)| {
-            let others = own.fences.iter().filter(|(of, ..)| *of != run);
-            others.map(move |(of, knob, closed)| NeedsPerson {
+        let closed = self.closed_fences();
+        let others = closed.iter().filter(|own| own.run != run);
+        let fences =
+            others.map(|ClosedFence { run: of, datacenter, knob, found, since }| NeedsPerson {
                 kind: NeedKind::Fenced,
                 task: None,
-                knob: Some(knob.to_string()),
-                since: now,
-                why: format!("run {of} of {name} left {knob} at {closed}: writes are refused"),
-                todo: format!("`status {of}`, then `restore {name}`, or open it by hand"),
-            })
-        });
+                knob: Some(knob.clone()),
+                since: (*since).min(now),
+                why: format!("run {of} of {datacenter} left {knob} at {found}: writes are refused"),
+                todo: format!("`status {of}`, then `restore {datacenter}`, or open it by hand"),
+            });
         fences.collect()
     }
 

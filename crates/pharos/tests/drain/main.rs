@@ -6,6 +6,7 @@ mod common;
 
 mod adoption;
 mod api;
+mod commands;
 mod evacuation;
 mod identity;
 mod load;

@@ -493,8 +493,12 @@ fn the_exact_condition_behind_a_fence_is_overridden_by_two_people_alone() {
     pair.world.take(records);
     pair.world.passes(Millis(10_000));
     assert_eq!(pair.at(pair.primary), "east", "one person does not lose 4000 writes");
-    let refusal = say(&mut pair, "ann", None).unwrap_err();
+    let refusal = say(&mut pair, "ann", Some(DB)).unwrap_err();
     assert!(refusal.contains("has overridden"), "{refusal}");
+    let records = say(&mut pair, "ann", None).unwrap();
+    pair.world.take(records);
+    pair.world.passes(Millis(10_000));
+    assert_eq!(pair.at(pair.primary), "east", "she is one person for each task");
     let records = say(&mut pair, "bob", None).unwrap();
     pair.world.take(records);
     let primary = pair.primary;
@@ -609,5 +613,91 @@ fn a_fence_that_cannot_be_set_is_lifted_after_its_bound() {
         pair.world.run.state().task(DB).trouble(),
         Some("fence was not through within 1m: one of two servers")
     );
+    pair.world.check_replay();
+}
+
+/// Of several servers one was restarted, and the others refuse writes.
+#[test]
+fn a_fence_that_is_open_in_part_is_closed() {
+    let mut pair = pair(BACK);
+    let primary = pair.primary;
+    pair.world.broken.insert(primary, Ended::Refused { why: "no quorum".into() });
+    pair.lag(0.0);
+    pair.world.until("it fails", |world| world.phase(DB) == Phase::Failed);
+    let is_named =
+        |pair: &Pair| pair.world.run.state().left_closed(pair.world.run.plan()).next().is_some();
+    for (found, expected) in [("fenced+open", true), ("", true), ("open", false)] {
+        pair.world.knobs[pair.fence.index()] = text(found);
+        pair.world.pass();
+        pair.world.sweep();
+        assert_eq!(is_named(&pair), expected, "{found:?}");
+        assert_eq!(pair.world.run.claims().contains(&DB), expected, "{found:?}");
+    }
+    pair.world.check_replay();
+}
+
+/// Two tasks may wait for one condition, and each loses writes of its own.
+#[test]
+fn who_overrides_an_exact_condition_for_one_task_says_nothing_of_another() {
+    let mut sketch = Sketch::new();
+    let condition = sketch.below("lag", 1.0);
+    sketch.plan.conditions[condition.index()].is_exact = true;
+    let waits = || vec![stage("wait", StageKind::Await { condition }, Next::Exit(Exit::Done))];
+    let (orders, bills) = (sketch.task("orders", &[], waits()), sketch.task("bills", &[], waits()));
+    let mut world = World::open(sketch);
+    world.values[0] = Some(5000.0);
+    let say = |world: &mut World, by: &str, task: TaskId| {
+        let command = Command::Override { condition, task: Some(task) };
+        let said = Event::Said { by: by.into(), reason: "now".into(), command };
+        world.event(said);
+    };
+    say(&mut world, "ann", orders);
+    say(&mut world, "bob", bills);
+    world.passes(Millis(5000));
+    assert_eq!([orders, bills].map(|task| world.phase(task)), [Phase::Running; 2]);
+    say(&mut world, "bob", orders);
+    world.passes(Millis(5000));
+    assert_eq!((world.phase(orders), world.phase(bills)), (Phase::Done, Phase::Running));
+    world.check_replay();
+}
+
+/// fence, then a message, then what is to be judged after the fence.
+#[test]
+fn an_effect_counts_for_all_tasks_behind_it_whatever_is_between() {
+    let mut sketch = Sketch::new();
+    let condition = sketch.below("lag", 1.0);
+    let fence = sketch.shift("fence", &[]);
+    let says = StageKind::Say(Saying { channel: None, text: "fenced".into() });
+    let says = vec![stage("say", says, Next::Exit(Exit::Done))];
+    let between = sketch.task("between", &[fence], says);
+    let promote = sketch.shift("promote", &[between]);
+    sketch.last().pre = vec![condition];
+    let mut world = World::open(sketch);
+    world.exporter_died = Some(Time(0));
+    world.until("it is fenced", |world| world.phase(between) == Phase::Done);
+    world.passes(Millis(10_000));
+    assert_eq!(world.phase(promote), Phase::Waiting, "nobody has looked since the fence");
+    world.exporter_died = None;
+    world.until("it begins", |world| world.phase(promote) == Phase::Running);
+    world.check_replay();
+}
+
+/// What is told to retry may wait for its parents or its conditions first.
+#[test]
+fn a_retry_that_waits_keeps_its_closed_fence_and_its_claim() {
+    let mut pair = pair(BACK);
+    let (primary, writes) = (pair.primary, pair.writes);
+    pair.world.broken.insert(primary, Ended::Refused { why: "connection lost".into() });
+    pair.lag(0.0);
+    pair.world.until("it fails", |world| world.phase(DB) == Phase::Failed);
+    pair.world.values[writes] = None;
+    pair.lag(9000.0);
+    pair.world.passes(Millis(5000));
+    pair.world.say(Command::Retry { task: DB });
+    pair.world.passes(Millis(60_000));
+    let own = pair.world.run.state().task(DB);
+    assert!(matches!(own.phase, Phase::Waiting | Phase::Running), "{own:?}");
+    assert!(pair.world.run.claims().contains(&DB), "{:?}", pair.world.phase(DB));
+    assert!(pair.world.run.state().has_closed_fence(DB));
     pair.world.check_replay();
 }

@@ -1,7 +1,7 @@
 //! Conditions: whether those that are named exist, and whether they can hold.
 
 use super::super::Runbooks;
-use super::super::problem::{Placed, Problems};
+use super::super::problem::{Place, Placed, Problems};
 use super::super::promql::{self, WhenZero};
 use super::super::spec::{Condition, ConditionUse, NoTraffic, Service, Source, Task};
 use super::super::words::{did_you_mean, mask};
@@ -84,16 +84,7 @@ pub(super) fn check_exact(
             "accepted: `block` or `fail` for `no_data` and `no_traffic`",
         );
     }
-    if let Source::Query(query) = &condition.source
-        && let Ok(analysis) = promql::analyse(&mask(query))
-        && analysis.selectors.iter().any(|selector| selector.past || selector.optional)
-    {
-        problems.error(
-            parameter.at,
-            format!("`{}` has a value without, or from before, its metrics", parameter.value),
-            "accepted: a query without `or`, `absent`, `unless`, `offset` and `@`",
-        );
-    }
+    check_present(condition, parameter.at, &format!("`{}`", parameter.value), problems);
     if !is_exact {
         problems.error(
             parameter.at,
@@ -103,6 +94,20 @@ pub(super) fn check_exact(
                 condition.comparison.symbol()
             ),
             "accepted: `equals: 0`, or `at_most: 0`",
+        );
+    }
+}
+
+/// A query that has a value only if its metrics are there, and only from now.
+fn check_present(condition: &Condition, at: Place, name: &str, problems: &mut Problems) {
+    if let Source::Query(query) = &condition.source
+        && let Ok(analysis) = promql::analyse(&mask(query))
+        && analysis.selectors.iter().any(|selector| selector.also_past || selector.optional)
+    {
+        problems.error(
+            at,
+            format!("{name} has a value without, or from before, its metrics"),
+            "accepted: a query without `or`, `absent`, `unless`, `offset` and `@`",
         );
     }
 }
@@ -118,6 +123,9 @@ pub(super) fn check_bounded_above(
     let is_bounded = |condition: &Condition| {
         matches!(condition.comparison, Comparison::Below | Comparison::AtMost | Comparison::Equals)
     };
+    if let Some(condition) = find(runbooks, service, used) {
+        check_present(condition, task.with_at, "what must hold after the fence", problems);
+    }
     if find(runbooks, service, used).is_some_and(|condition| !is_bounded(condition)) {
         problems.error(
             task.with_at,

@@ -88,7 +88,7 @@ impl Meaning {
             let known = selectors.iter_mut().find(|known| known.text == selected.text);
             let Some(known) = known else {
                 let Selected { text, window, optional, .. } = selected;
-                selectors.push(Selector { text, window, past, optional });
+                selectors.push(Selector { text, window, past, also_past: past, optional });
                 continue;
             };
             known.window = match (known.past, past) {
@@ -97,6 +97,7 @@ impl Meaning {
                 _ => known.window.max(selected.window),
             };
             known.past &= past;
+            known.also_past |= past;
             known.optional &= selected.optional;
         }
         let mut divisions: Vec<Division> = self

@@ -52,6 +52,8 @@ pub struct Selector {
     pub window: Millis,
     /// Every use of it has `offset` or `@`: it says nothing about the present.
     pub past: bool,
+    /// A use of it has.
+    pub also_past: bool,
     /// The query may have a value without it: it stands in `absent(…)`, or on a
     /// side of `or`, or behind `unless`.
     pub optional: bool,

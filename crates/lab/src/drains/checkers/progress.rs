@@ -21,7 +21,7 @@ pub struct Progress {
     /// Set aside for all tasks.
     pub overridden: BTreeSet<ConditionId>,
     /// Uids.
-    exact_overridden_by: BTreeMap<ConditionId, BTreeSet<u32>>,
+    exact_overridden_by: BTreeMap<(ConditionId, Option<TaskId>), BTreeSet<u32>>,
     pub is_paused: bool,
     pub tasks: Vec<Traced>,
     /// Effects that have not ended.
@@ -263,11 +263,18 @@ impl Progress {
             Command::Pause { task: Some(task) } => self.tasks[task.index()].is_paused = true,
             Command::Resume { task: Some(task) } => self.tasks[task.index()].is_paused = false,
             // Whoever says so loses what is missing: it takes two.
-            Command::Override { condition, .. } if self.plan.condition(*condition).is_exact => {
-                let people = self.exact_overridden_by.entry(*condition).or_default();
+            Command::Override { condition, task } if self.plan.condition(*condition).is_exact => {
+                let people = self.exact_overridden_by.entry((*condition, *task)).or_default();
                 people.extend(by.uid());
-                if people.len() >= 2 {
-                    self.overridden.insert(*condition);
+                let of_all = self.exact_overridden_by.get(&(*condition, None)).cloned();
+                let of_all = of_all.unwrap_or_default();
+                for ((own, task), people) in &self.exact_overridden_by {
+                    if own == condition && people.union(&of_all).count() >= 2 {
+                        match task {
+                            Some(task) => self.tasks[task.index()].overridden.insert(*condition),
+                            None => self.overridden.insert(*condition),
+                        };
+                    }
                 }
             }
             Command::Override { condition, task: None } => {

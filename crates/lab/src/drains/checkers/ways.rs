@@ -1,11 +1,12 @@
 //! Tasks go the ways of their templates: from the stage they are in to where its
-//! outcome leads, out by the exit that it leads to, late only when it is. Whoever
+//! outcome leads, out by the exit that it leads to, late when it is and only then: a
+//! fence is not tried for longer than it may. Whoever
 //! is tried again begins with what did not work, and whoever went back, anew.
 
 use std::sync::Arc;
 
-use drain::engine::{Fact, Record, Trigger};
-use drain::{Exit, Millis, Next, Outcome, Plan, StageId, TaskId, Time};
+use drain::engine::{Effect, Fact, Record, Trigger};
+use drain::{Exit, KnobId, Millis, Next, Outcome, Plan, StageId, StageKind, TaskId, Time};
 
 use super::progress::Progress;
 use super::{Checker, Event};
@@ -15,11 +16,14 @@ pub struct Ways {
     progress: Progress,
     /// Where each task is to go that has left the stage it was in.
     next: Vec<Option<Next>>,
+    /// When each task first tried what the stage it is in sets.
+    tried: Vec<Option<Time>>,
 }
 
 impl Ways {
     pub fn new(plan: &Arc<Plan>) -> Self {
-        Ways { progress: Progress::new(plan), next: vec![None; plan.tasks.len()] }
+        let count = plan.tasks.len();
+        Ways { progress: Progress::new(plan), next: vec![None; count], tried: vec![None; count] }
     }
 
     fn take(&mut self, record: &Record) -> Result<(), String> {
@@ -31,6 +35,9 @@ impl Ways {
             }
             Fact::Entered { task, stage } => self.enter(*task, *stage)?,
             Fact::Moved { task, trigger } => self.move_task(*task, *trigger)?,
+            Fact::Issued { task, what: Effect::Write { knob, .. }, .. } => {
+                self.try_to_set(record.at, *task, *knob)?;
+            }
             _ => {}
         }
         self.progress.take(record);
@@ -57,7 +64,26 @@ impl Ways {
         Ok(())
     }
 
+    fn try_to_set(&mut self, now: Time, task: TaskId, knob: KnobId) -> Result<(), String> {
+        let at = self.progress.task(task);
+        let Some(stage) = at.stage.filter(|_| at.is_running || at.is_undoing) else {
+            return Ok(());
+        };
+        let own = &self.progress.plan.task(task).stages[stage.index()];
+        if !matches!(own.kind, StageKind::Set { knob: set, .. } if set == knob) {
+            return Ok(());
+        }
+        let took = now - *self.tried[task.index()].get_or_insert(now);
+        match own.timeout.is_some_and(|timeout| took >= timeout) {
+            true => {
+                Err(format!("{} still tries {} after {took}", self.progress.name(task), own.name))
+            }
+            false => Ok(()),
+        }
+    }
+
     fn enter(&mut self, task: TaskId, stage: StageId) -> Result<(), String> {
+        self.tried[task.index()] = None;
         // Who begins enters the stage that it begins with.
         let begins = self.progress.task(task).stage.unwrap_or(StageId(0));
         let expected = self.next[task.index()].take().unwrap_or(Next::Stage(begins));

@@ -4,6 +4,7 @@ use super::fleet::Fleet;
 use super::runbooks::{CHAT, WEB, evacuation, orders, orders_confirmed, orders_of_dc2};
 use super::writer::Writer;
 use super::{LOOK, drain, is_here, nothing_is_lost, with_orders};
+use crate::commands::runs;
 use crate::common::eventually;
 use crate::server::Status;
 
@@ -88,6 +89,16 @@ fn a_fence_that_a_failed_promotion_leaves_closed_is_named_until_it_is_open() {
     let metric = "pharos_drain_fences_left_closed{datacenter=\"dc1\"}";
     let value = |of: &str| fleet.metric(metric).is_some_and(|value| value == of);
     eventually("the metric says so", || value("1"));
+    // Whatever runs come later, also while they go on.
+    drain(&fleet, "dc1");
+    fleet.pharos.say(&["pause", "--reason", "wait"]);
+    let again = fleet.until("it is named", |status| {
+        status.outcome().is_none() && closed_fences(status).len() == 1
+    });
+    assert_eq!(again.0["needs_person"][0]["kind"], "fenced", "{:#}", again.0);
+    assert!(value("1"), "{:?}", fleet.metric(metric));
+    fleet.pharos.say(&["abort", "--reason", "another time"]);
+    fleet.until("it is over", |status| status.outcome() == Some("held"));
     fleet.set_gate("no-quorum", false);
     fleet.pharos.say(&["restore", "dc1", "--reason", "as it was"]);
     let restored = fleet.completes();
@@ -136,15 +147,6 @@ fn what_is_missing_behind_a_fence_is_not_overridden_by_one_person() {
     fleet.redis().exporter.behave(super::Manner::Works);
     fleet.completes();
     nothing_is_lost(&fleet, writer, "dc2");
-}
-
-/// Whether a process has these words among its arguments.
-fn runs(words: &str) -> bool {
-    let processes = std::fs::read_dir("/proc").unwrap().flatten();
-    processes.into_iter().any(|process| {
-        let arguments = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
-        String::from_utf8_lossy(&arguments).replace('\0', " ").contains(words)
-    })
 }
 
 /// It would promote at some later time, whatever the next server has done by then.

@@ -400,3 +400,23 @@ fn a_restore_completes_during_a_total_outage() {
     let late: Vec<_> = failures.iter().filter(|own| own.0 > restored).collect();
     assert!(late.is_empty(), "{late:?}");
 }
+
+/// What is in maintenance serves nobody, whatever its weight is.
+#[test]
+fn the_last_datacenter_that_serves_is_not_drained() {
+    if !is_here() {
+        return;
+    }
+    let fleet = without_orders();
+    let set = |state: &str| {
+        for server in ["web/dc2", "web/dc3", "chat/dc2", "chat/dc3"] {
+            fleet.edge.ask(&format!("set server {server} state {state}")).unwrap();
+        }
+    };
+    set("maint");
+    let refusal = fleet.pharos.refuse(&["drain", "dc1", "--by", "ann", "--reason", "power works"]);
+    assert!(refusal.contains("limit: "), "{refusal}");
+    set("ready");
+    drain(&fleet, "dc1");
+    fleet.completes();
+}

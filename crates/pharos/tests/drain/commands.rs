@@ -1,0 +1,93 @@
+//! Commands of `exec` drivers end with all that they started: when they take too
+//! long, and when the server is gone.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+use drivers::Driver;
+use drivers::exec::{Config, Exec};
+
+use crate::common::eventually;
+
+/// What puts a command into a group or a session of its own, or leaves it behind.
+const WRAPPERS: [&[&str]; 5] = [
+    &["env"],
+    &["timeout", "60"],
+    &["setsid", "--wait"],
+    &["sh", "-c", "set -m; \"$@\" & wait", "sh"],
+    &["sh", "-c", "(\"$@\" &); sleep 60", "sh"],
+];
+
+/// Whether a process has these words among its arguments. Its supervisor has them too.
+pub fn runs(words: &str) -> bool {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    processes.into_iter().any(|process| {
+        let arguments = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+        let arguments = String::from_utf8_lossy(&arguments).replace('\0', " ");
+        arguments.contains(words) && !arguments.contains(" supervise -- ")
+    })
+}
+
+/// A wrapped command that takes a minute, and how it is found.
+fn slow(wrapper: usize, test: u32) -> (Vec<String>, String) {
+    // Nobody else sleeps for exactly so long.
+    let span = format!("61.{test}{wrapper}{}", std::process::id());
+    let command = WRAPPERS[wrapper].iter().copied().chain(["sleep", &span]);
+    (command.map(str::to_owned).collect(), format!("sleep {span}"))
+}
+
+fn supervised(command: &[String]) -> Child {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_pharos"));
+    child.args(["supervise", "--"]).args(command).stdin(Stdio::piped()).process_group(0);
+    child.spawn().unwrap()
+}
+
+#[test]
+fn a_command_ends_with_its_server_and_with_its_supervisor() {
+    for wrapper in 0..WRAPPERS.len() {
+        for signal in [None, Some("TERM"), Some("INT")] {
+            let (command, name) = slow(wrapper, 1);
+            let mut supervisor = supervised(&command);
+            eventually("it runs", || runs(&name));
+            match signal {
+                // As when the server dies.
+                None => drop(supervisor.stdin.take()),
+                Some(signal) => {
+                    let pid = supervisor.id().to_string();
+                    let told = Command::new("kill").args(["-s", signal, &pid]).status();
+                    assert!(told.unwrap().success());
+                }
+            }
+            assert_eq!(supervisor.wait().unwrap().code(), Some(137), "{command:?} {signal:?}");
+            assert!(!runs(&name), "{command:?} {signal:?}");
+        }
+    }
+}
+
+#[test]
+fn the_exit_status_of_a_command_is_passed_on() {
+    let code = |script: &str| {
+        let mut supervisor = supervised(&["sh", "-c", script].map(str::to_owned));
+        let _lifeline = supervisor.stdin.take();
+        supervisor.wait().unwrap().code()
+    };
+    assert_eq!(code("exit 0"), Some(0));
+    assert_eq!(code("exit 75"), Some(75));
+    assert_eq!(code("kill -9 $$"), Some(137));
+    let mut missing = supervised(&["/no/such/program".to_owned()]);
+    let _lifeline = missing.stdin.take();
+    assert_eq!(missing.wait().unwrap().code(), Some(127));
+}
+
+/// The next try must not meet the one before.
+#[tokio::test]
+async fn a_command_that_takes_too_long_ends_with_all_that_it_started() {
+    let supervisor = [env!("CARGO_BIN_EXE_pharos"), "supervise", "--"].map(str::to_owned);
+    for wrapper in 0..WRAPPERS.len() {
+        let (command, name) = slow(wrapper, 2);
+        let config = Config { read: command, timeout_ms: 1000, ..Config::default() };
+        let text = Exec::new(&config, &supervisor).read("k").await.unwrap_err().to_string();
+        assert!(text.ends_with("was killed, with all that it started"), "{text}");
+        assert!(!runs(&name), "{:?}", config.read);
+    }
+}
