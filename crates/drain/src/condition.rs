@@ -162,6 +162,8 @@ impl Condition {
                 NoData::Block => None,
             },
             true if value.is_infinite() => None,
+            // There is nothing less than nothing: that is what is said of what is not known.
+            true if self.is_exact && value < 0.0 => None,
             holds => Some(holds),
         }
     }
@@ -360,6 +362,21 @@ mod tests {
         assert_eq!(condition.verdict(&seen, Time(late)), Verdict::Rising);
         see(&condition, &mut seen, late + 10, 0.1);
         assert_eq!(condition.verdict(&seen, Time(late + 10)), Verdict::Holds);
+    }
+
+    #[test]
+    fn a_negative_value_does_not_say_that_nothing_is_missing() {
+        let verdict = |is_exact, value| {
+            let comparison = Comparison::AtMost;
+            let condition =
+                Condition { is_exact, comparison, hold_for: Millis::ZERO, ..errors(NoData::Block) };
+            let mut seen = Observed::default();
+            see(&condition, &mut seen, 0, value);
+            condition.verdict(&seen, Time(0))
+        };
+        assert_eq!(verdict(true, -1.0), Verdict::Unknown);
+        assert_eq!(verdict(true, -0.0), Verdict::Holds);
+        assert_eq!(verdict(false, -1.0), Verdict::Holds);
     }
 
     /// Neither the gate nor the log can do with them: JSON has no word for them.

@@ -462,3 +462,16 @@ fn a_template_of_a_user_has_its_fences_and_its_exact_conditions() {
         ]
     );
 }
+
+#[test]
+fn a_fence_is_known_by_what_it_is_set_to_around_a_promotion() {
+    let flip = FLIP.replace(", failed: lift", "").replace(", late: lift", "");
+    let cut = flip.find("  lift:").expect("a stage");
+    let files = [("flip.yaml", &flip[..cut]), ("db.yaml", DB), ("east.yaml", EAST)];
+    let files = files.map(|(name, text)| (name.to_owned(), text.to_owned())).to_vec();
+    let none = BTreeMap::new();
+    let plan = Library::new(files).plan("east", Direction::Drain, &none, &BTreeMap::new());
+    let plan = plan.expect("a plan");
+    let fences: Vec<_> = plan.tasks[0].fences.iter().map(|own| &own.closed).collect();
+    assert_eq!(fences, [&Value::Text("fenced".into())]);
+}

@@ -66,10 +66,11 @@ impl Basis {
     }
 }
 
-/// Has a value if series of a selector have ended while their last samples could
-/// still be seen.
-pub fn ended(selector: &str) -> String {
-    format!("count(last_over_time({selector}[{DISTRUST}]) unless {selector})")
+/// Has a value if series of a selector ended within so long. Of several metrics with
+/// the same labels some may be left: they are counted.
+pub fn ended(selector: &str, within: Millis) -> String {
+    let seen = format!("last_over_time({selector}[{}ms])", within.0.max(1));
+    format!("count({seen} unless {selector}) or count({seen}) > (count({selector}) or vector(0))")
 }
 
 /// Has a value if one of the series of a selector is not a number: aggregations such

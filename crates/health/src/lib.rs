@@ -39,7 +39,13 @@ pub use scrape::{Scraper, ScraperSettings, Standing, Target};
 pub trait Health: fmt::Debug + Send + Sync {
     /// The value that counts for a condition now: the worst of all that its
     /// query gives. Ends within a bounded time.
-    fn measure<'a>(&'a self, condition: &'a Condition) -> Measuring<'a>;
+    fn measure<'a>(&'a self, condition: &'a Condition) -> Measuring<'a> {
+        self.measure_within(condition, freshness::DISTRUST)
+    }
+
+    /// The same. An exact condition has no value if one of its series ended within
+    /// so long, which is at most as long as ended series can be seen.
+    fn measure_within<'a>(&'a self, condition: &'a Condition, ended: Millis) -> Measuring<'a>;
 }
 
 /// A measurement under way.
@@ -88,7 +94,7 @@ pub enum NoValue {
     Ended { selector: String },
     /// Series that a selector of an exact condition matched have ended a short
     /// while ago: what they would say is not known.
-    Vanished { selector: String },
+    Vanished { selector: String, within: Millis },
     /// A series that a selector of an exact condition matches is not a number.
     Undefined { selector: String },
     /// Samples are stamped in the future, or were a while ago: nobody knows when
@@ -114,10 +120,10 @@ impl NoValue {
             NoValue::Garbled { whom, why } => format!("{whom} answers nonsense: {why}"),
             NoValue::NoSeries => "no series match".into(),
             NoValue::Ended { selector } => format!("no live series match {selector}"),
-            NoValue::Vanished { selector } => format!(
+            NoValue::Vanished { selector, within } => format!(
                 "series of {selector} ended less than {} ago, and may have had the last word; \
                  accepted: a query that selects none but the series that count",
-                freshness::DISTRUST
+                whole_secs(*within)
             ),
             NoValue::Undefined { selector } => {
                 format!("a series of {selector} is NaN: what it would say is not known")

@@ -138,9 +138,12 @@ async fn an_exact_condition_has_no_value_when_one_of_its_series_is_gone_or_not_a
         response(&["0"], ended().take(if is_asked { 3 } else { 2 }))
     });
     let measured = client(&stub).measure(&exact(true)).await;
-    assert_eq!(measured, Err(NoValue::Vanished { selector: "lag".into() }));
+    assert_eq!(
+        measured,
+        Err(NoValue::Vanished { selector: "lag".into(), within: Millis::from_secs(300) })
+    );
     let query = stub.take().remove(0).field("query").unwrap();
-    assert!(query.contains("count(last_over_time(lag[5m]) unless lag)"), "{query}");
+    assert!(query.contains("count(last_over_time(lag[300000ms]) unless lag)"), "{query}");
     client(&stub).measure(&exact(false)).await.unwrap();
     let query = stub.take().remove(0).field("query").unwrap();
     assert!(!query.contains("unless") && !query.contains("-Inf"), "{query}");

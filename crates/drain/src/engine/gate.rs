@@ -4,7 +4,7 @@
 use super::{Hold, Phase, Run};
 use crate::condition::Verdict;
 use crate::fleet::{Fleet, LimitReached};
-use crate::plan::{ConditionId, Direction, StageKind, TaskId};
+use crate::plan::{ConditionId, Direction, Next, StageKind, TaskId};
 use crate::time::{Millis, Time};
 
 /// How long a look counts, whatever it saw: for that long a condition that has
@@ -49,6 +49,38 @@ impl Run {
         // The clock of a process that took the run up may be ahead of the one that wrote it.
         let own = effect.map(|at| self.began.map_or(at, |began| began.max(at)));
         own.max(self.plan.changed)
+    }
+
+    /// How far back an exact condition misses series that have ended: to a little
+    /// before the fences were closed behind which it is waited for. What ended earlier
+    /// was seen to be gone when the fence was closed.
+    pub fn misses_within(&self, now: Time, condition: ConditionId) -> Millis {
+        let own = self.plan.condition(condition);
+        let closed = self.state.closed_fences.iter().filter(|(task, _)| {
+            let mut stages = self.plan.task(*task).stages.iter();
+            stages.any(|stage| stage.condition() == Some(condition))
+        });
+        let since = closed.filter_map(|(_, knob)| self.state.knobs[knob.index()].as_ref());
+        let since = since.map(|left| left.since).min().unwrap_or(now);
+        own.max_age + (now - since)
+    }
+
+    /// The exact condition behind the fence that the stage of a task closes, if it has
+    /// no value: the fence would be closed for nothing.
+    pub(super) fn unseen_behind(&self, now: Time, task: TaskId) -> Option<ConditionId> {
+        let (own, state) = (self.plan.task(task), self.state.task(task));
+        let stage = self.state.stage(&self.plan, task);
+        let StageKind::Set { knob, to } = &stage.kind else { return None };
+        let Next::Stage(next) = stage.done else { return None };
+        let condition = own.stages[next.index()].condition()?;
+        let is_overridden =
+            state.overridden.contains(&condition) || self.state.overridden.contains(&condition);
+        let is_asked = own.is_closed_by(*knob, to.value())
+            && self.plan.condition(condition).is_exact
+            && !is_overridden;
+        let seen = &self.seen[condition.index()];
+        let verdict = self.plan.condition(condition).verdict(seen, now);
+        (is_asked && verdict == Verdict::Unknown).then_some(condition)
     }
 
     pub(super) fn is_paused(&self, task: TaskId) -> bool {

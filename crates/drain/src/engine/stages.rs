@@ -347,6 +347,17 @@ impl Run {
         if self.state.task(task).origin(knob).is_none() {
             return self.look_first(now, task, knob);
         }
+        let is_first = self.state.task(task).begun.is_none();
+        if let Some(condition) = self.unseen_behind(now, task).filter(|_| is_first) {
+            self.hold(now, task, Hold::NoData { condition });
+            // A query may have no value until nothing is missing: it is not waited for longer.
+            let Some((since, _)) = self.state.task(task).hold else { return };
+            let until = since + self.plan.task(task).pace.patience;
+            if now < until {
+                return self.wake_at(task, until);
+            }
+            self.release(now, task);
+        }
         self.act(now, task, Effect::Write { knob, value: to.value().clone() });
     }
 

@@ -397,6 +397,16 @@ impl State {
         if matches!(next, Phase::Running | Phase::Settling) || is_anew {
             state.failure = None;
         }
+        if trigger == Trigger::Retry {
+            // What people gave up is what was missing then.
+            let exact = |id: &ConditionId| plan.condition(*id).is_exact;
+            state.overridden.retain(|own| !exact(own));
+            let own: Vec<ConditionId> = plan.task(task).conditions().filter(exact).collect();
+            self.overridden.retain(|id| !own.contains(id));
+            self.exact_overridden_by
+                .retain(|(id, of), _| !own.contains(id) || of.is_some_and(|of| of != task));
+        }
+        let state = self.task_mut(task)?;
         if next == Phase::Reverting {
             state.shift = None;
             (state.failures, state.last_failure) = (0, None);
@@ -580,6 +590,13 @@ impl State {
             }
             _ => stage.wants(&ended.what),
         };
+        let opens = match &ended.what {
+            Effect::Write { knob, value } => {
+                self.closed_fences.contains(&(ended.task, *knob))
+                    && self.is_open(plan, ended.task, *knob, value)
+            }
+            _ => false,
+        };
         let state = self.task_mut(ended.task)?;
         state.in_flight = None;
         match result {
@@ -628,7 +645,9 @@ impl State {
                 state.doubt(&ended.what);
             }
             Ended::Refused { why } => {
-                state.failures = u32::MAX;
+                // To open a fence loses nothing, and whoever cannot may be mended.
+                state.failures = if opens { state.failures + 1 } else { u32::MAX };
+                state.failed_at = at;
                 state.last_failure = Some(why.clone());
                 // A try from before a crash may have been done.
                 state.doubt(&ended.what);

@@ -485,24 +485,33 @@ impl<'a, 'p> Compiler<'a, 'p> {
         })
     }
 
-    /// The switches that a task closes: those that it puts back when it gives
-    /// up. The first value that it sets is the closed one.
+    /// The switches that a task closes: those that it puts back when it gives up, and
+    /// those that it sets one way and then another around what is not interrupted. The
+    /// first value that it sets is the closed one.
     fn fences(&self, stages: &[Stage]) -> Vec<Fence> {
+        let set = |stage: &Stage, knob: KnobId| match &stage.kind {
+            StageKind::Set { knob: own, to } if *own == knob => Some(to.value().clone()),
+            _ => None,
+        };
         let mut fences: Vec<Fence> = Vec::new();
         for stage in stages {
-            let StageKind::PutBack { knob } = stage.kind else { continue };
-            if !gives_up(stages, stage.done) || fences.iter().any(|own| own.knob == knob) {
+            let (StageKind::PutBack { knob } | StageKind::Set { knob, .. }) = stage.kind else {
+                continue;
+            };
+            let is_known = fences.iter().any(|own| own.knob == knob);
+            let mut values = stages.iter().filter_map(|stage| set(stage, knob));
+            let Some(closed) = values.next().filter(|_| !is_known) else { continue };
+            let opened = values.find(|value| *value != closed);
+            let is_lifted = stages.iter().any(|stage| {
+                stage.kind == StageKind::PutBack { knob } && gives_up(stages, stage.done)
+            });
+            let has_more = stages.iter().any(|stage| !stage.is_interruptible);
+            if !is_lifted && !(opened.is_some() && has_more) {
                 continue;
             }
-            let mut values = stages.iter().filter_map(|stage| match &stage.kind {
-                StageKind::Set { knob: own, to } if *own == knob => Some(to.value()),
-                _ => None,
-            });
-            let Some(closed) = values.next().cloned() else { continue };
             let name = self.knobs[knob.index()].to_string();
-            let opened = values.find(|value| **value != closed);
             let recorded = self.given.originals.get(&name).filter(|value| **value != closed);
-            let open = opened.or(recorded).cloned();
+            let open = opened.or(recorded.cloned());
             fences.push(Fence { knob, closed, open });
         }
         fences

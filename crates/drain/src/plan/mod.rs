@@ -157,6 +157,15 @@ pub struct Fence {
 }
 
 impl Fence {
+    /// Whether a value closes it, or that of one of several servers, joined by `+`.
+    pub fn is_closed_in_part(&self, value: &Value) -> bool {
+        let is_part = |text: &str, closed: &str| text.split('+').any(|part| part == closed);
+        match (value, &self.closed) {
+            (Value::Text(text), Value::Text(closed)) if is_part(text, closed) => true,
+            _ => self.closed.is_met_by(value),
+        }
+    }
+
     /// Whether a value opens it: none but those that are known to, if any is. A
     /// fence of several servers may be closed in part.
     pub fn is_open_at(&self, value: &Value, known: Option<&Value>) -> bool {
@@ -468,7 +477,7 @@ impl Task {
     /// open, whoever left it closed. `None`: what that is is not known.
     pub fn origin_of(&self, knob: KnobId, found: &Value) -> Option<Value> {
         let mut fences = self.fences.iter();
-        match fences.find(|own| own.knob == knob && own.closed.is_met_by(found)) {
+        match fences.find(|own| own.knob == knob && own.is_closed_in_part(found)) {
             Some(closed) => closed.open.clone(),
             None => Some(found.clone()),
         }
@@ -476,15 +485,20 @@ impl Task {
 
     /// Every condition that it names.
     pub fn conditions(&self) -> impl Iterator<Item = ConditionId> {
-        let of_stages = self.stages.iter().filter_map(|stage| match stage.kind {
-            StageKind::Await { condition } | StageKind::Check { condition } => Some(condition),
-            _ => None,
-        });
+        let of_stages = self.stages.iter().filter_map(Stage::condition);
         self.pre.iter().chain(&self.health).chain(&self.post).copied().chain(of_stages)
     }
 }
 
 impl Stage {
+    /// The condition that it waits for, or checks.
+    pub fn condition(&self) -> Option<ConditionId> {
+        match self.kind {
+            StageKind::Await { condition } | StageKind::Check { condition } => Some(condition),
+            _ => None,
+        }
+    }
+
     pub fn next(&self, outcome: Outcome) -> Next {
         match outcome {
             Outcome::Done => self.done,

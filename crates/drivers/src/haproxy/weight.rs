@@ -40,7 +40,8 @@ impl Haproxy {
                 server.initial, server.name
             )));
         }
-        for server in servers.iter().filter(|server| server.initial > 0) {
+        // One that is configured with 0 and was raised since gives its traffic up, too.
+        for server in servers.iter().filter(|server| server.initial > 0 || share == 0.0) {
             let wanted = nearest(server.initial, share);
             if server.weight == wanted {
                 continue;
@@ -102,6 +103,11 @@ fn read(servers: &[Server], written: Option<f64>) -> Option<f64> {
     let own = |server: &Server| f64::from(server.weight) / f64::from(server.initial);
     if weighted().next().is_none() {
         return servers.iter().all(|server| server.weight == 0).then_some(0.0);
+    }
+    let raised = servers.iter().any(|server| server.initial == 0 && server.weight > 0);
+    if raised && weighted().all(|server| server.weight == 0) {
+        // It carries traffic.
+        return Some(1.0);
     }
     if let Some(written) = written {
         // Not the mean: two that are off to both sides would hide each other.
@@ -177,6 +183,8 @@ mod tests {
         assert_ne!(read(&[server(0, 100), server(100, 100)], Some(0.5)), Some(0.5));
         assert_eq!(read(&[server(0, 0)], None), Some(0.0));
         assert_eq!(read(&[server(7, 0)], None), None);
+        assert_eq!(read(&[server(7, 0), server(0, 8)], Some(0.0)), Some(1.0));
+        assert_eq!(read(&[server(0, 0), server(0, 8)], Some(0.0)), Some(0.0));
         assert_eq!(read(&[server(0, 0), server(4, 8)], None), Some(0.5));
     }
 

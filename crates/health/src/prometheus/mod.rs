@@ -15,7 +15,7 @@ use drain::{Condition, Millis};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::time::timeout;
 
-use crate::freshness::Basis;
+use crate::freshness::{Basis, DISTRUST};
 use crate::http::{Client, Credentials, Endpoint, Failure};
 use crate::{Health, Measuring, NoValue, Reading, counted, excerpt, query_of};
 use answer::Row;
@@ -51,12 +51,15 @@ impl Prometheus {
         Ok(Prometheus { client, path, time_max, memory: Mutex::default() })
     }
 
-    async fn read(&self, condition: &Condition) -> Result<Reading, NoValue> {
+    async fn read(&self, condition: &Condition, ended: Millis) -> Result<Reading, NoValue> {
+        let ended = ended.min(DISTRUST);
         let query = query_of(condition)?;
         let basis = Basis::of(query)?;
         let start = Instant::now();
-        let mut rows = self.evaluate(&stamps::query(query, &basis, condition.is_exact)).await?;
-        let age = basis.age(&self.ages(&basis, &rows)?)?;
+        let mut rows = self
+            .evaluate(&stamps::query(query, &basis, condition.is_exact.then_some(ended)))
+            .await?;
+        let age = basis.age(&self.ages(&basis, &rows, ended)?)?;
         rows.retain(stamps::is_value);
         if rows.is_empty() {
             return Err(NoValue::NoSeries);
@@ -71,15 +74,20 @@ impl Prometheus {
 
     /// How old the newest sample of each selector is, by the clock of the
     /// Prometheus itself. An error if its stamps prove nothing.
-    fn ages(&self, basis: &Basis, rows: &[Row]) -> Result<Vec<Option<Millis>>, NoValue> {
+    fn ages(
+        &self,
+        basis: &Basis,
+        rows: &[Row],
+        ended: Millis,
+    ) -> Result<Vec<Option<Millis>>, NoValue> {
         let all = Stamps::read(basis.selectors().count(), rows);
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         for (selector, stamps) in basis.selectors().zip(&all) {
             memory.judge(selector, stamps, Instant::now())?;
             if stamps.has_ended && stamps.age().is_some() {
-                return Err(NoValue::Vanished { selector: selector.to_owned() });
+                return Err(NoValue::Vanished { selector: selector.to_owned(), within: ended });
             }
-            memory.miss(selector, stamps, Instant::now())?;
+            memory.miss(selector, stamps, ended, Instant::now())?;
             if stamps.is_undefined {
                 return Err(NoValue::Undefined { selector: selector.to_owned() });
             }
@@ -119,9 +127,9 @@ impl Prometheus {
 }
 
 impl Health for Prometheus {
-    fn measure<'a>(&'a self, condition: &'a Condition) -> Measuring<'a> {
+    fn measure_within<'a>(&'a self, condition: &'a Condition, ended: Millis) -> Measuring<'a> {
         Box::pin(async move {
-            timeout(self.time_max, self.read(condition)).await.unwrap_or_else(|_| {
+            timeout(self.time_max, self.read(condition, ended)).await.unwrap_or_else(|_| {
                 let limit = Millis(u64::try_from(self.time_max.as_millis()).unwrap_or(u64::MAX));
                 Err(NoValue::Late { whom: self.name(), limit })
             })

@@ -6,7 +6,7 @@
 //! 30 s ago. So samples that are stamped in the future make a value no data, and
 //! no sample counts as newer than the last scrape of its target.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use drain::Millis;
@@ -21,11 +21,13 @@ pub const LABEL: &str = "pharos_selector";
 const VALUE: &str = "value";
 /// Selectors that are remembered.
 const REMEMBERED_MAX: usize = 10_000;
+/// Changes of the number of series of one selector that are.
+const COUNTS_MAX: usize = 1000;
 
 /// Asks for the series of a query and for the stamps of each of its selectors, in
 /// one evaluation: of several replicas behind one address, which scrape at
 /// different moments, the stamps of one say nothing about the value of another.
-pub fn query(query: &str, basis: &Basis, is_exact: bool) -> String {
+pub fn query(query: &str, basis: &Basis, ended: Option<Millis>) -> String {
     // A query may end with a comment.
     let value = match basis.is_number() {
         true => format!("vector({query}\n)"),
@@ -33,11 +35,11 @@ pub fn query(query: &str, basis: &Basis, is_exact: bool) -> String {
     };
     let parts = basis.selectors().enumerate().flat_map(|(at, selector)| {
         let doubts = [
-            (format!("{at} ended"), freshness::ended(selector)),
+            (format!("{at} ended"), freshness::ended(selector, ended.unwrap_or_default())),
             (format!("{at} undefined"), freshness::undefined(selector)),
             (format!("{at} count"), format!("count({selector})")),
         ];
-        let doubts = doubts.into_iter().filter(|_| is_exact);
+        let doubts = doubts.into_iter().filter(|_| ended.is_some());
         let stamps = [
             (format!("{at}"), format!("min(timestamp({selector}))")),
             // What scraped a target is known by these two labels.
@@ -144,26 +146,40 @@ impl Stamps {
 #[derive(Debug, Default)]
 pub struct Memory {
     seen: HashMap<String, (Instant, Option<Millis>)>,
-    /// How many series selectors of exact conditions had, and when last.
-    counts: HashMap<String, (Instant, f64)>,
+    /// How many series selectors of exact conditions had since when, the newest last.
+    counts: HashMap<String, VecDeque<(Instant, f64)>>,
 }
 
 impl Memory {
-    /// An error if this selector had more series a short while ago. A Prometheus that
-    /// was started anew has not scraped all of them yet, and knows of none before.
-    pub fn miss(&mut self, selector: &str, stamps: &Stamps, now: Instant) -> Result<(), NoValue> {
+    /// An error if this selector had more series within so long. A Prometheus that was
+    /// started anew has not scraped all of them yet, and knows of none before.
+    pub fn miss(
+        &mut self,
+        selector: &str,
+        stamps: &Stamps,
+        within: Millis,
+        now: Instant,
+    ) -> Result<(), NoValue> {
         let Some(count) = stamps.count else { return Ok(()) };
-        let distrust = Duration::from_millis(DISTRUST.0);
-        self.counts.retain(|_, (at, _)| now.duration_since(*at) < distrust);
-        match self.counts.get(selector) {
-            Some((_, most)) if count < *most => {
-                Err(NoValue::Vanished { selector: selector.to_owned() })
-            }
-            _ if self.counts.len() < REMEMBERED_MAX => {
-                self.counts.insert(selector.to_owned(), (now, count));
-                Ok(())
-            }
-            _ => Ok(()),
+        let is_within =
+            |at: Instant, span: Millis| now.duration_since(at).as_millis() <= u128::from(span.0);
+        if !self.counts.contains_key(selector) && self.counts.len() >= REMEMBERED_MAX {
+            self.counts.retain(|_, own| own.back().is_some_and(|(at, _)| is_within(*at, DISTRUST)));
+        }
+        let own = self.counts.entry(selector.to_owned()).or_default();
+        // Each was so until the next.
+        while own.get(1).is_some_and(|(at, _)| !is_within(*at, DISTRUST)) {
+            own.pop_front();
+        }
+        let until = own.iter().skip(1).map(|(at, _)| *at).chain([now]);
+        let seen = own.iter().zip(until).filter(|(_, until)| is_within(*until, within));
+        let most = seen.map(|((_, count), _)| *count).fold(0.0, f64::max);
+        if own.back().is_none_or(|(_, last)| *last != count) && own.len() < COUNTS_MAX {
+            own.push_back((now, count));
+        }
+        match count < most {
+            true => Err(NoValue::Vanished { selector: selector.to_owned(), within }),
+            false => Ok(()),
         }
     }
 
@@ -229,15 +245,15 @@ mod tests {
         let (mut memory, start) = (Memory::default(), Instant::now());
         let of = |count| Stamps { count: Some(count), ..Stamps::default() };
         let mut miss = |count, secs| {
-            memory.miss("lag", &of(count), start + Duration::from_secs(secs)).is_err()
+            let now = start + Duration::from_secs(secs);
+            memory.miss("lag", &of(count), Millis::from_secs(30), now).is_err()
         };
-        assert_eq!(
-            [miss(2.0, 0), miss(1.0, 1), miss(2.0, 2), miss(3.0, 3)],
-            [false, true, false, false]
-        );
-        assert_eq!([miss(2.0, 302), miss(2.0, 304), miss(2.0, 305)], [true, false, false]);
-        assert!(memory.miss("other", &of(1.0), start).is_ok());
-        assert!(memory.miss("lag", &Stamps::default(), start).is_ok(), "nobody asked");
+        assert_eq!([miss(2.0, 0), miss(2.0, 50), miss(1.0, 51)], [false, false, true]);
+        assert_eq!([miss(1.0, 81), miss(1.0, 82)], [true, false], "so it was until 51");
+        assert_eq!([miss(3.0, 90), miss(2.0, 91), miss(3.0, 92)], [false, true, false]);
+        let within = Millis::from_secs(30);
+        assert!(memory.miss("other", &of(1.0), within, start).is_ok());
+        assert!(memory.miss("lag", &Stamps::default(), within, start).is_ok(), "nobody asked");
     }
 
     #[test]

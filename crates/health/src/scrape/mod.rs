@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::exposition::{self, Format, PageBounds};
-use crate::freshness::{self, Basis};
+use crate::freshness::{self, Basis, DISTRUST};
 use crate::http::{Client, Credentials, Endpoint, Failure};
 use crate::query::{Fault, Outcome, Query};
 use crate::series::{Bounds, Counts};
@@ -141,7 +141,8 @@ impl Scraper {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn read(&self, condition: &Condition) -> Result<Reading, NoValue> {
+    fn read(&self, condition: &Condition, ended: Millis) -> Result<Reading, NoValue> {
+        let ended = ended.min(DISTRUST);
         let text = query_of(condition)?;
         let unanswerable = |fault: Fault| NoValue::Unanswerable(fault.to_string());
         let query = Query::parse(text).map_err(unanswerable)?;
@@ -149,9 +150,12 @@ impl Scraper {
         let selectors = basis.selectors().map(Query::parse);
         let selectors = selectors.collect::<Result<Vec<_>, _>>().map_err(unanswerable)?;
         let doubts = basis.selectors().filter(|_| condition.is_exact).flat_map(|selector| {
-            let vanished = NoValue::Vanished { selector: selector.to_owned() };
+            let vanished = NoValue::Vanished { selector: selector.to_owned(), within: ended };
             let undefined = NoValue::Undefined { selector: selector.to_owned() };
-            [(freshness::ended(selector), vanished), (freshness::undefined(selector), undefined)]
+            [
+                (freshness::ended(selector, ended), vanished),
+                (freshness::undefined(selector), undefined),
+            ]
         });
         let doubts =
             doubts.map(|(query, why)| Ok((Query::parse(&query).map_err(unanswerable)?, why)));
@@ -191,8 +195,8 @@ impl Scraper {
 }
 
 impl Health for Scraper {
-    fn measure<'a>(&'a self, condition: &'a Condition) -> Measuring<'a> {
-        Box::pin(async move { self.read(condition) })
+    fn measure_within<'a>(&'a self, condition: &'a Condition, ended: Millis) -> Measuring<'a> {
+        Box::pin(async move { self.read(condition, ended) })
     }
 }
 

@@ -481,10 +481,11 @@ impl Executor {
             let drivers = self.world.drivers.clone();
             // The data is not newer than the question: the answer may take a while.
             let asked = self.world.clock.now();
+            let ended = self.run.misses_within(asked, condition);
             self.spawn(Event::Observed { condition, asked, found: None }, async move {
                 let own = plan.condition(condition);
                 let measured = match &own.source {
-                    Source::Query(_) => match health.measure(own).await {
+                    Source::Query(_) => match health.measure_within(own, ended).await {
                         Ok(reading) => Ok((reading.measurement(asked), reading.series)),
                         Err(silence) => Err(silence.to_string()),
                     },

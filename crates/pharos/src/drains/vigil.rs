@@ -403,7 +403,20 @@ impl Drains {
                 why: format!("run {of} of {datacenter} left {knob} at {found}: writes are refused"),
                 todo: format!("`status {of}`, then `restore {datacenter}`, or open it by hand"),
             });
-        fences.collect()
+        let mut fences: Vec<NeedsPerson> = fences.collect();
+        drop(closed);
+        for (id, handle) in self.driven().iter().filter(|(id, _)| **id != run) {
+            let status = handle.status.borrow();
+            let own = status.needs_person.iter().filter(|need| need.kind == NeedKind::Fenced);
+            fences.extend(own.map(|need| NeedsPerson {
+                task: None,
+                since: need.since.min(now),
+                why: format!("run {id} of {}: {}", status.datacenter, need.why),
+                todo: format!("`status {id}`"),
+                ..need.clone()
+            }));
+        }
+        fences
     }
 
     /// The share of a datacenter that is drained, by the last look between runs.

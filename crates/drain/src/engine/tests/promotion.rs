@@ -2,6 +2,7 @@
 //! stays fenced.
 
 use super::*;
+use crate::plan::Fence;
 use crate::runbook::Library;
 
 const SERVICE: &str = "
@@ -700,4 +701,70 @@ fn a_retry_that_waits_keeps_its_closed_fence_and_its_claim() {
     assert!(pair.world.run.claims().contains(&DB), "{:?}", pair.world.phase(DB));
     assert!(pair.world.run.state().has_closed_fence(DB));
     pair.world.check_replay();
+}
+
+/// It would refuse writes for nothing.
+#[test]
+fn a_fence_is_not_closed_while_what_must_hold_behind_it_has_no_value() {
+    let mut pair = pair("");
+    let (nearly, exactly) = (pair.nearly, pair.exactly);
+    (pair.world.values[nearly], pair.world.values[exactly]) = (Some(10.0), None);
+    pair.world.passes(Millis(40_000));
+    assert_eq!(pair.at(pair.fence), "open");
+    let hold = pair.world.run.state().task(DB).hold.clone();
+    assert!(matches!(hold, Some((_, Hold::NoData { .. }))), "{hold:?}");
+    // A query may have none until nothing is missing.
+    pair.fenced();
+    pair.promoted();
+}
+
+/// What two people gave up is what was missing then.
+#[test]
+fn an_override_of_an_exact_condition_ends_with_a_retry() {
+    let mut pair = pair("");
+    let (primary, condition) = (pair.primary, ConditionId(pair.exactly as u32));
+    pair.lag(4000.0);
+    pair.world.broken.insert(primary, Ended::Refused { why: "no quorum".into() });
+    pair.fenced();
+    for (by, task) in [("ann", None), ("bob", None), ("ann", Some(DB)), ("bob", Some(DB))] {
+        let command = Command::Override { condition, task };
+        pair.world.event(Event::Said { by: by.into(), reason: "now".into(), command });
+    }
+    pair.world.until("it fails", |world| world.phase(DB) == Phase::Failed);
+    pair.world.broken.clear();
+    pair.world.say(Command::Retry { task: DB });
+    pair.world.passes(Millis(30_000));
+    assert_eq!(pair.at(pair.primary), "east", "4000 writes are missing");
+    pair.promoted();
+    pair.world.check_replay();
+}
+
+/// Whoever opens it loses nothing, and nobody may be there to say it again.
+#[test]
+fn a_fence_that_cannot_be_opened_is_tried_again() {
+    let mut pair = pair("");
+    let fence = pair.fence;
+    pair.lag(4000.0);
+    pair.fenced();
+    pair.world.broken.insert(fence, Ended::Refused { why: "no such program".into() });
+    let stage = |world: &World| {
+        let at = world.run.state().task(DB).stage;
+        world.run.plan().task(DB).stages[at.index()].name.clone()
+    };
+    pair.world.until("it is to be lifted", |world| stage(world) == "lift");
+    pair.world.passes(Millis(5000));
+    pair.world.broken.clear();
+    pair.world.until("it is over", |world| world.phase(DB) == Phase::Failed);
+    assert_eq!(pair.at(fence), "open");
+    pair.world.check_replay();
+}
+
+#[test]
+fn a_fence_that_was_found_closed_in_part_is_not_put_back_so() {
+    let mut fence = Fence { knob: KnobId(0), closed: text("fenced"), open: Some(text("open")) };
+    for (value, expected) in [("fenced+open", true), ("open+fenced", true), ("open", false)] {
+        assert_eq!(fence.is_closed_in_part(&text(value)), expected, "{value}");
+    }
+    fence.closed = Value::Number(1.0);
+    assert!(fence.is_closed_in_part(&Value::Number(1.0)) && !fence.is_closed_in_part(&text("1+0")));
 }

@@ -102,12 +102,12 @@ pub(super) fn check_exact(
 fn check_present(condition: &Condition, at: Place, name: &str, problems: &mut Problems) {
     if let Source::Query(query) = &condition.source
         && let Ok(analysis) = promql::analyse(&mask(query))
-        && analysis.selectors.iter().any(|selector| selector.also_past || selector.optional)
+        && analysis.selectors.iter().any(|own| own.also_past || own.sampled || own.optional)
     {
         problems.error(
             at,
             format!("{name} has a value without, or from before, its metrics"),
-            "accepted: a query without `or`, `absent`, `unless`, `offset` and `@`",
+            "accepted: a query without `or`, `absent`, `unless`, `offset`, `@` and subqueries",
         );
     }
 }

@@ -38,6 +38,8 @@ pub(super) struct Selected {
     /// Has `@`.
     pub fixed: bool,
     pub optional: bool,
+    /// Is in a subquery.
+    pub sampled: bool,
 }
 
 #[derive(Debug)]
@@ -87,8 +89,8 @@ impl Meaning {
             let past = selected.fixed || selected.offset_millis > 0;
             let known = selectors.iter_mut().find(|known| known.text == selected.text);
             let Some(known) = known else {
-                let Selected { text, window, optional, .. } = selected;
-                selectors.push(Selector { text, window, past, also_past: past, optional });
+                let Selected { text, window, optional, sampled, .. } = selected;
+                selectors.push(Selector { text, window, past, also_past: past, optional, sampled });
                 continue;
             };
             known.window = match (known.past, past) {
@@ -98,6 +100,7 @@ impl Meaning {
             };
             known.past &= past;
             known.also_past |= past;
+            known.sampled |= selected.sampled;
             known.optional &= selected.optional;
         }
         let mut divisions: Vec<Division> = self

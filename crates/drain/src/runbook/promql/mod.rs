@@ -54,6 +54,8 @@ pub struct Selector {
     pub past: bool,
     /// A use of it has.
     pub also_past: bool,
+    /// A use of it is in a subquery, which may pass over its newest samples.
+    pub sampled: bool,
     /// The query may have a value without it: it stands in `absent(…)`, or on a
     /// side of `or`, or behind `unless`.
     pub optional: bool,

@@ -15,6 +15,9 @@ const DEPTH_MAX: u32 = 64;
 /// What helps with a query that is too large.
 const SIMPLER: &str = "a recording rule can hold parts of it";
 
+/// The step of a subquery that states none, as Prometheus evaluates rules by default.
+const DEFAULT_STEP: Millis = Millis::from_secs(60);
+
 const WORDS_BETWEEN: &[&str] = &["and", "or", "unless", "atan2"];
 
 pub(super) fn read(query: &str) -> Result<Analysis, Fault> {
@@ -414,9 +417,12 @@ impl<'a> Reader<'a> {
     ) -> Result<(), Fault> {
         let length = self.span()?;
         let sub = self.take(":");
-        if sub && self.peek() != Some(Token::Sign("]")) {
-            self.span()?;
-        }
+        // Its points are at multiples of the step, so the oldest may be older by one.
+        let step = match sub {
+            true if self.peek() != Some(Token::Sign("]")) => self.span()?,
+            true => DEFAULT_STEP,
+            false => Millis::ZERO,
+        };
         self.demand("]")?;
         let fault = |what: &str, remedy: &str| {
             Err(Fault { offset, what: what.into(), remedy: remedy.into() })
@@ -435,7 +441,8 @@ impl<'a> Reader<'a> {
         }
         meaning.kind = Kind::Range;
         for selected in &mut meaning.selected {
-            selected.window = selected.window + length;
+            selected.window = selected.window + length + step;
+            selected.sampled |= sub;
         }
         Ok(())
     }
@@ -551,6 +558,7 @@ impl<'a> Reader<'a> {
             offset_millis: 0,
             fixed: false,
             optional: false,
+            sampled: false,
         });
         Ok(meaning)
     }

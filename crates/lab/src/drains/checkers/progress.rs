@@ -231,6 +231,16 @@ impl Progress {
     }
 
     fn take_moved(&mut self, task: TaskId, trigger: Trigger) {
+        if trigger == Trigger::Retry {
+            let plan = self.plan.clone();
+            let is_own = |id: &ConditionId| {
+                plan.condition(*id).is_exact && plan.task(task).conditions().any(|own| own == *id)
+            };
+            self.overridden.retain(|id| !is_own(id));
+            self.tasks[task.index()].overridden.retain(|id| !plan.condition(*id).is_exact);
+            let counts = |of: &Option<TaskId>| of.is_some_and(|of| of != task);
+            self.exact_overridden_by.retain(|(id, of), _| !is_own(id) || counts(of));
+        }
         let own = &mut self.tasks[task.index()];
         own.is_complete = matches!(trigger, Trigger::Settle | Trigger::Skip);
         own.is_running = matches!(trigger, Trigger::Start);
