@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use base::text::excerpt;
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, Command};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
+
+use super::supervisor::BEAT_EVERY;
 
 use crate::error::{Error, Result};
 
@@ -77,9 +79,18 @@ impl<'a> Invocation<'a> {
             child.map_err(|error| Error::Broken(format!("cannot start `{program}`: {error}")))?;
         let lifeline = child.stdin.take();
         let is_supervised = lifeline.is_some();
+        // The supervisor kills all of them when this is dropped.
+        let mut beating = lifeline.map(|lifeline| Box::pin(beat(lifeline)));
         let id = child.id().and_then(|id| Pid::from_raw(id as i32));
-        let mut group = Group { id, child, is_over: false, is_supervised, lifeline };
-        match timeout(limit, group.finish()).await {
+        let mut group = Group { id, child, is_over: false, is_supervised };
+        let finished = async {
+            let Some(beating) = &mut beating else { return group.finish().await };
+            tokio::select! {
+                ended = group.finish() => ended,
+                () = beating => group.finish().await,
+            }
+        };
+        match timeout(limit, finished).await {
             Ok(ended) => {
                 let ended = ended?;
                 match ended.status.signal() {
@@ -95,6 +106,7 @@ impl<'a> Invocation<'a> {
                 }
             }
             Err(_) => {
+                drop(beating);
                 let then = match group.end().await {
                     true => "was killed, with all that it started",
                     false => "could not be killed: something that it started is left",
@@ -134,8 +146,6 @@ struct Group {
     child: Child,
     is_over: bool,
     is_supervised: bool,
-    /// The supervisor kills all of them when this is closed.
-    lifeline: Option<ChildStdin>,
 }
 
 struct Ended {
@@ -179,9 +189,8 @@ impl Group {
 
     /// Kills all of them; whether none is left.
     async fn end(&mut self) -> bool {
-        match self.lifeline.take() {
-            Some(lifeline) => drop(lifeline),
-            None => self.kill(),
+        if !self.is_supervised {
+            self.kill();
         }
         let has_ended = timeout(END_MAX, self.child.wait()).await.is_ok_and(|ended| ended.is_ok());
         self.is_over |= has_ended;
@@ -209,6 +218,13 @@ impl Drop for Group {
         if !self.is_supervised {
             self.kill();
         }
+    }
+}
+
+/// Tells the supervisor that the server lives, until that cannot be told.
+async fn beat(mut lifeline: ChildStdin) {
+    while lifeline.write_all(b".").await.is_ok() {
+        sleep(BEAT_EVERY).await;
     }
 }
 

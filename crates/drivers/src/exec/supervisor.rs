@@ -3,7 +3,8 @@
 //! A server that is killed cannot end what it started, and a promotion that goes
 //! on by itself would undo what the next server does meanwhile. So a small process
 //! stands between them. It holds one end of a pipe whose other end no process but
-//! the server has: when that end is closed, the server is gone, or wants an end.
+//! the server has: when that end is closed, the server is gone, or wants an end; when
+//! nothing comes for a while, it is stopped.
 //! It also adopts whatever the command leaves behind, so that all of it is found,
 //! in whichever group and session it is: `timeout` and job control make groups of
 //! their own. The same if it is told to end itself; only SIGKILL leaves it no time.
@@ -20,13 +21,21 @@ use rustix::process::{
 use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::timeout;
 
 /// What a shell says of a program that cannot be started, and of one that was
 /// killed.
 const EXIT_NOT_STARTED: u8 = 127;
 const EXIT_KILLED: u8 = 137;
+/// Try again, from sysexits.h.
+const EXIT_AGAIN: u8 = 75;
 /// What a shell adds to the number of a signal.
 const EXIT_SIGNALLED: i32 = 128;
+/// How long a server may be silent: less than the lease on a run lasts, after which
+/// another server takes it.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+/// How often it says that it lives.
+pub(super) const BEAT_EVERY: Duration = Duration::from_secs(1);
 /// How long to wait before looking for descendants again.
 const KILL_AGAIN: Duration = Duration::from_millis(2);
 
@@ -61,26 +70,42 @@ async fn run(program: &OsString, arguments: &[OsString]) -> Result<u8, String> {
             return Ok(EXIT_NOT_STARTED);
         }
     };
-    tokio::select! {
-        () = end_of_input() => {}
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-        _ = hangup.recv() => {}
-        _ = quit.recv() => {}
+    let code = tokio::select! {
+        code = end_of_input() => code,
+        _ = terminate.recv() => EXIT_KILLED,
+        _ = interrupt.recv() => EXIT_KILLED,
+        _ = hangup.recv() => EXIT_KILLED,
+        _ = quit.recv() => EXIT_KILLED,
         status = child.wait() => {
             let status = status.map_err(|error| format!("cannot wait for a command: {error}"))?;
+            // It is called failed, and tried again: nothing of it may go on.
+            if !status.success() {
+                end_descendants();
+            }
             let signal = || EXIT_SIGNALLED + status.signal().unwrap_or_default();
             return Ok(u8::try_from(status.code().unwrap_or_else(signal)).unwrap_or(u8::MAX));
         }
-    }
+    };
     end_descendants();
-    Ok(EXIT_KILLED)
+    Ok(code)
 }
 
-/// When the server is gone, or wants an end.
-async fn end_of_input() {
+/// When the server is gone, or wants an end, or has been silent for too long: one
+/// that is stopped may have lost the run to another.
+async fn end_of_input() -> u8 {
     let mut input = tokio::io::stdin();
-    while input.read(&mut [0; 64]).await.is_ok_and(|len| len > 0) {}
+    let mut octets = [0; 64];
+    loop {
+        match timeout(SILENCE_MAX, input.read(&mut octets)).await {
+            Ok(Ok(len)) if len > 0 => {}
+            Ok(_) => return EXIT_KILLED,
+            Err(_) => {
+                let secs = SILENCE_MAX.as_secs();
+                eprintln!("killed: the server said nothing for {secs} s, and may be stopped");
+                return EXIT_AGAIN;
+            }
+        }
+    }
 }
 
 /// Kills all descendants of this process, again until none is left: they may start

@@ -79,11 +79,13 @@ pub async fn serve<L: Listener>(listener: L, routes: Router, time_max: Duration)
                 }
                 // Never closed, so there is always a place sooner or later.
                 let Ok(place) = places.clone().acquire_owned().await else { return };
-                let routes = match L::peer(&stream) {
+                let peer = L::peer(&stream);
+                let client = clients.enter(peer.as_ref().map(|peer| peer.uid));
+                let routes = match peer {
                     Some(peer) => routes.clone().layer(Extension(peer)),
                     None => routes.clone(),
                 };
-                let (clients, client) = (clients.clone(), clients.enter());
+                let clients = clients.clone();
                 tokio::spawn(async move {
                     serve_one(stream, routes, time_max, &client).await;
                     clients.leave(&client);
@@ -132,6 +134,8 @@ struct Client {
     /// A [`Stage`].
     stage: AtomicU8,
     closed: Notify,
+    /// Of the control socket.
+    uid: Option<u32>,
 }
 
 /// Whose turn it is on a connection.
@@ -146,8 +150,8 @@ enum Stage {
 }
 
 impl Client {
-    fn new() -> Client {
-        Client { stage: AtomicU8::new(Stage::Asks as u8), closed: Notify::new() }
+    fn new(uid: Option<u32>) -> Client {
+        Client { stage: AtomicU8::new(Stage::Asks as u8), closed: Notify::new(), uid }
     }
 
     fn set(&self, stage: Stage) {
@@ -160,8 +164,8 @@ impl Client {
 }
 
 impl Clients {
-    fn enter(&self) -> Arc<Client> {
-        let client = Arc::new(Client::new());
+    fn enter(&self, uid: Option<u32>) -> Arc<Client> {
+        let client = Arc::new(Client::new(uid));
         self.list().push(client.clone());
         client
     }
@@ -171,11 +175,15 @@ impl Clients {
     }
 
     /// Makes room: who says a request slowly, or does not read the response, has
-    /// to give way to those who do. What the server itself works on is not given
-    /// up.
+    /// to give way to those who do, first of all those of the account with the most
+    /// connections. What the server itself works on is not given up.
     fn close_oldest_waited_for(&self) {
         let mut list = self.list();
-        if let Some(at) = list.iter().position(|own| own.is_waited_for()) {
+        let count = |uid: Option<u32>| list.iter().filter(|own| own.uid == uid).count();
+        let waited_for = list.iter().enumerate().filter(|(_, own)| own.is_waited_for());
+        // Of equals the last of the reversed is the oldest.
+        let greatest = waited_for.rev().max_by_key(|(_, own)| count(own.uid)).map(|(at, _)| at);
+        if let Some(at) = greatest {
             list.remove(at).closed.notify_one();
         }
     }
@@ -197,7 +205,7 @@ mod tests {
         let (client, own) = tokio::io::duplex(held_len);
         let routes = Router::new().route("/", get(async || "x".repeat(1 << 20)));
         tokio::spawn(async move {
-            serve_one(own, routes, READING_TIME_MAX, &Client::new()).await;
+            serve_one(own, routes, READING_TIME_MAX, &Client::new(None)).await;
         });
         client
     }
@@ -241,6 +249,22 @@ mod tests {
         let answer = timeout(Duration::from_secs(5), ask).await.expect("an answer in time");
         assert!(answer.ends_with("ready"), "{answer}");
         server.abort();
+    }
+
+    #[test]
+    fn the_account_with_the_most_connections_gives_way() {
+        let clients = Clients::default();
+        let root = clients.enter(Some(0));
+        let flood: Vec<Arc<Client>> = (0..3).map(|_| clients.enter(Some(1000))).collect();
+        flood[0].set(Stage::Answered);
+        clients.close_oldest_waited_for();
+        let is_left =
+            |client: &Arc<Client>| clients.list().iter().any(|own| Arc::ptr_eq(own, client));
+        assert!(is_left(&root) && is_left(&flood[0]) && !is_left(&flood[1]) && is_left(&flood[2]));
+        // Of equals the oldest.
+        clients.leave(&flood[0]);
+        clients.close_oldest_waited_for();
+        assert!(!is_left(&root) && is_left(&flood[2]));
     }
 
     #[tokio::test(start_paused = true)]

@@ -91,3 +91,26 @@ async fn a_command_that_takes_too_long_ends_with_all_that_it_started() {
         assert!(!runs(&name), "{:?}", config.read);
     }
 }
+
+/// Another server may have taken the run meanwhile.
+#[test]
+fn a_command_ends_when_its_server_is_stopped() {
+    let (command, name) = slow(1, 3);
+    // Nobody writes to it.
+    let mut supervisor = supervised(&command);
+    let _lifeline = supervisor.stdin.take();
+    eventually("it runs", || runs(&name));
+    assert_eq!(supervisor.wait().unwrap().code(), Some(75));
+    assert!(!runs(&name));
+}
+
+/// It is tried again, and must not meet what is left of the try before.
+#[test]
+fn a_command_that_failed_leaves_nothing_behind() {
+    let (command, name) = slow(1, 4);
+    let script = format!("{} & exit 75", command.join(" "));
+    let mut supervisor = supervised(&["sh", "-c", &script].map(str::to_owned));
+    let _lifeline = supervisor.stdin.take();
+    assert_eq!(supervisor.wait().unwrap().code(), Some(75));
+    assert!(!runs(&name));
+}
