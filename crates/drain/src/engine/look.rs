@@ -152,9 +152,9 @@ impl Run {
         let Some(left) = self.state.knobs[knob.index()].clone() else { return };
         let Left { value: expected, task, .. } = left.clone();
         let (keeps, is_paused) = (self.keeps(knob, &left), self.is_paused(task));
-        if keeps && self.plan.task(task).undone_knob() == Some(knob) {
-            // Whoever promoted another one may have writes by now: to promote again takes a fence
-            // and a person.
+        if keeps && self.plan.task(task).is_final(knob, &expected) {
+            // Whoever promoted another one may have writes by now, and whoever closed a fence
+            // may be behind it: either takes a person.
             self.record(now, Fact::Drifted { knob, expected, found });
         } else if keeps && !is_paused {
             // A fence that another task has set since is that task's.

@@ -287,7 +287,7 @@ impl State {
                 let left = left.ok_or("a knob drifted that was never turned")?;
                 // What could not be put back has not stayed anywhere since.
                 let is_another = at - left.since.max(left.drifted) >= DRIFT_FORGOTTEN_AFTER;
-                left.drifts = match plan.task(left.task).undone_knob() == Some(*knob) {
+                left.drifts = match plan.task(left.task).is_final(*knob, &left.value) {
                     // It is not put back: a person has to see to it.
                     true => DRIFTS_MAX,
                     false if is_another => 1,

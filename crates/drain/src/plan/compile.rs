@@ -506,7 +506,7 @@ impl<'a, 'p> Compiler<'a, 'p> {
                 stage.kind == StageKind::PutBack { knob } && gives_up(stages, stage.done)
             });
             let has_more = stages.iter().any(|stage| !stage.is_interruptible);
-            if !is_lifted && !(opened.is_some() && has_more) {
+            if !(is_lifted || opened.is_some() && has_more) {
                 continue;
             }
             let name = self.knobs[knob.index()].to_string();

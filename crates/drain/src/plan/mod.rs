@@ -447,6 +447,13 @@ impl Plan {
 }
 
 impl Task {
+    /// Whether a value of a knob is never set again by itself: a primary may have taken
+    /// writes since, and a fence that something else closed is not opened.
+    pub fn is_final(&self, knob: KnobId, value: &Value) -> bool {
+        let opens = |own: &Fence| own.knob == knob && !own.closed.is_met_by(value);
+        self.undone_knob() == Some(knob) || self.fences.iter().any(opens)
+    }
+
     /// Every parent, strong or weak.
     pub fn parents(&self) -> impl Iterator<Item = TaskId> {
         self.after.iter().chain(&self.after_weak).copied()

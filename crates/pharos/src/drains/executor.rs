@@ -307,9 +307,9 @@ impl Executor {
                 tracing::warn!(%run, task = name(task), "takes longer than usual");
             }
             Fact::Drifted { knob, expected, found } => {
-                let is_promoted = |task: TaskId| plan.task(task).undone_knob() == Some(*knob);
-                let then = match plan.task_ids().any(is_promoted) {
-                    true => "is left as it is: to promote again takes a fence".to_owned(),
+                let is_final = |task: TaskId| plan.task(task).is_final(*knob, expected);
+                let then = match plan.task_ids().any(is_final) {
+                    true => "is left as it is: a primary or its fence takes a person".to_owned(),
                     false => format!("is set to {expected} again"),
                 };
                 let knob = plan.knob(*knob);

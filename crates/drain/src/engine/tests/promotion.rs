@@ -768,3 +768,23 @@ fn a_fence_that_was_found_closed_in_part_is_not_put_back_so() {
     fence.closed = Value::Number(1.0);
     assert!(fence.is_closed_in_part(&Value::Number(1.0)) && !fence.is_closed_in_part(&text("1+0")));
 }
+
+/// Another run may have closed it, and its promotion may still come.
+#[test]
+fn a_fence_that_something_else_closes_is_not_opened() {
+    let mut pair = pair("unfence_to: open");
+    pair.lag(0.0);
+    pair.fenced();
+    let fence = pair.fence;
+    pair.world.until("it is promoted", |world| world.phase(DB) == Phase::Done);
+    assert_eq!(pair.at(fence), "open");
+    pair.world.knobs[fence.index()] = text("fenced");
+    for _ in 0..20 {
+        pair.world.pass();
+        pair.world.sweep();
+    }
+    assert_eq!(pair.at(fence), "fenced");
+    let drifted = |record: &Record| matches!(record.fact, Fact::Drifted { .. });
+    assert!(pair.world.log.iter().any(drifted), "it is told");
+    pair.world.check_replay();
+}
