@@ -333,7 +333,10 @@ async fn whatever_answers_every_call_ends() {
         ("", true),
         ("1\n# be_na", true),
         // At the end of a line: dc1-a may be on the next.
-        ("1\n# be_name srv_name srv_admin_state srv_uweight srv_iweight\nweb dc1-b 0 5 10\n", true),
+        (
+            "1\n# be_name srv_name srv_op_state srv_admin_state srv_uweight srv_iweight\nweb dc1-b 2 0 5 10\n",
+            true,
+        ),
     ];
     for (answer, is_closed) in cases {
         let (_folder, driver) = driver_of(answer, is_closed).await;
@@ -350,8 +353,7 @@ async fn whatever_answers_every_call_ends() {
 #[tokio::test]
 async fn what_haproxy_says_is_told_in_short() {
     let complaint = "No such server.".to_owned() + &"x".repeat(1 << 20) + "\n\n";
-    let state =
-        "1\n# be_name srv_name srv_admin_state srv_uweight srv_iweight\nweb dc1-a 0 5 10\n\n";
+    let state = "1\n# be_name srv_name srv_op_state srv_admin_state srv_uweight srv_iweight\nweb dc1-a 2 0 5 10\n\n";
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("sock");
     let listener = UnixListener::bind(&path).unwrap();
@@ -376,8 +378,8 @@ async fn an_address_serves_as_well_as_a_path() {
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let _ = stream.read(&mut [0; 100]).await;
-            let text = "1\n# be_name srv_name srv_admin_state srv_uweight srv_iweight\n\
-                        web dc1-a 0 5 10\n\n";
+            let text = "1\n# be_name srv_name srv_op_state srv_admin_state srv_uweight srv_iweight\n\
+                        web dc1-a 2 0 5 10\n\n";
             let _ = stream.write_all(text.as_bytes()).await;
         }
     });
