@@ -52,6 +52,12 @@ impl Ends {
                 !self.holds(world, *condition)
             }
             Hold::Limit(_) => true,
+            // A fence that another task left closed is nobody else's before a person has
+            // seen to it.
+            Hold::InUse { knob, .. } => {
+                let mut left = state.left_closed(&self.plan);
+                left.any(|(other, fence)| other != task && fence.knob == *knob)
+            }
             _ => false,
         };
         match is_so {
