@@ -1,6 +1,8 @@
 //! One command: started, bounded in time and output, and ended with everything
 //! it started, also when the server is killed.
 
+use std::convert::Infallible;
+use std::future::pending;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -12,7 +14,6 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::{sleep, timeout};
 
 use super::supervisor::BEAT_EVERY;
-
 use crate::error::{Error, Result};
 
 /// The longest output that is read. A knob's value is short.
@@ -87,7 +88,7 @@ impl<'a> Invocation<'a> {
             let Some(beating) = &mut beating else { return group.finish().await };
             tokio::select! {
                 ended = group.finish() => ended,
-                () = beating => group.finish().await,
+                never = beating => match never {},
             }
         };
         match timeout(limit, finished).await {
@@ -221,11 +222,13 @@ impl Drop for Group {
     }
 }
 
-/// Tells the supervisor that the server lives, until that cannot be told.
-async fn beat(mut lifeline: ChildStdin) {
+/// Tells the supervisor that the server lives. It never ends: a supervisor that cannot
+/// be told has ended, and what the command printed is still to be read.
+async fn beat(mut lifeline: ChildStdin) -> Infallible {
     while lifeline.write_all(b".").await.is_ok() {
         sleep(BEAT_EVERY).await;
     }
+    pending().await
 }
 
 /// Reads up to a bound and swallows the rest, so that nobody blocks on it.

@@ -94,9 +94,9 @@ async fn run(program: &OsString, arguments: &[OsString]) -> Result<u8, String> {
 /// that is stopped may have lost the run to another.
 async fn end_of_input() -> u8 {
     let mut input = tokio::io::stdin();
-    let mut octets = [0; 64];
+    let mut beats = [0; 64];
     loop {
-        match timeout(SILENCE_MAX, input.read(&mut octets)).await {
+        match timeout(SILENCE_MAX, input.read(&mut beats)).await {
             Ok(Ok(len)) if len > 0 => {}
             Ok(_) => return EXIT_KILLED,
             Err(_) => {

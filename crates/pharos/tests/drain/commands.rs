@@ -114,3 +114,17 @@ fn a_command_that_failed_leaves_nothing_behind() {
     assert_eq!(supervisor.wait().unwrap().code(), Some(75));
     assert!(!runs(&name));
 }
+
+/// What it left in the background holds its output open for a while.
+#[tokio::test]
+async fn what_a_command_printed_is_read_whatever_it_leaves_behind() {
+    let supervisor = [env!("CARGO_BIN_EXE_pharos"), "supervise", "--"].map(str::to_owned);
+    // Around the moments in which the server says that it lives.
+    for pause in ["0.6", "0.8", "0.95"] {
+        let script = format!("(sleep 3 &); sleep {pause}; echo 42");
+        let read = ["sh", "-c", &script].map(str::to_owned).to_vec();
+        let config = Config { read, timeout_ms: 10_000, ..Config::default() };
+        let found = Exec::new(&config, &supervisor).read("k").await;
+        assert_eq!(found, Ok(drain::Value::Number(42.0)), "{pause}");
+    }
+}

@@ -149,22 +149,25 @@ fn what_is_missing_behind_a_fence_is_not_overridden_by_one_person() {
     nothing_is_lost(&fleet, writer, "dc2");
 }
 
+/// A fleet whose promotion is under way, and waits at its gate.
+fn promoting() -> (Fleet, Writer) {
+    let fleet = with_orders(&orders(5000));
+    let writer = Writer::start(fleet.redis().addresses(), false);
+    fleet.set_gate("promotion-gate", true);
+    drain(&fleet, "dc1");
+    fleet.until("the promotion begins", |_| fleet.command_at("begin write primary dc2").is_some());
+    (fleet, writer)
+}
+
 /// It would promote at some later time, whatever the next server has done by then.
 #[test]
 fn a_promotion_that_is_under_way_ends_with_a_server_that_is_killed() {
     if !is_here() {
         return;
     }
-    let fleet = with_orders(&orders(5000));
-    let writer = Writer::start(fleet.redis().addresses(), false);
-    fleet.set_gate("promotion-gate", true);
-    drain(&fleet, "dc1");
-    let promotes = "write primary dc2";
-    fleet.until("the promotion begins", |_| {
-        fleet.command_at(&format!("begin {promotes}")).is_some()
-    });
+    let (fleet, writer) = promoting();
     let fleet = fleet.replaced(|pharos, folder| {
-        let command = format!("{} {promotes}", folder.join("redis").display());
+        let command = format!("{} write primary dc2", folder.join("redis").display());
         assert!(runs(&command), "{command}");
         pharos.kill();
         eventually("the command is killed", || !runs(&command));
@@ -181,11 +184,7 @@ fn a_fence_that_is_closed_while_the_disk_is_full_is_named() {
     if !is_here() {
         return;
     }
-    let fleet = with_orders(&orders(5000));
-    let writer = Writer::start(fleet.redis().addresses(), false);
-    fleet.set_gate("promotion-gate", true);
-    drain(&fleet, "dc1");
-    fleet.until("the promotion begins", |_| fleet.command_at("begin write primary dc2").is_some());
+    let (fleet, writer) = promoting();
     fleet.pharos.fill_disk(true);
     fleet.set_gate("promotion-gate", false);
     let still = fleet.until("it stands still", |status| !status.0["stands_still"].is_null());
