@@ -28,6 +28,8 @@ pub struct Condition {
     /// What it means that the query divides nothing by nothing: there is no
     /// traffic that it could measure.
     pub no_traffic: NoData,
+    /// The same on the way back of a task, which moves traffic the other way.
+    pub no_traffic_back: NoData,
     /// It says that nothing is missing, such as behind a fence: whoever lets pass
     /// what it did not see loses what was acknowledged.
     pub is_exact: bool,
@@ -67,6 +69,15 @@ pub enum NoData {
 }
 
 impl NoData {
+    /// Whether it lets pass; `None` if it says nothing.
+    fn admits(self) -> Option<bool> {
+        match self {
+            NoData::Pass => Some(true),
+            NoData::Fail => Some(false),
+            NoData::Block => None,
+        }
+    }
+
     /// The same, but nothing passes unseen.
     pub fn unless_passes(self) -> NoData {
         if self == NoData::Pass { NoData::Block } else { self }
@@ -156,11 +167,7 @@ impl Condition {
     /// pass.
     fn admits(&self, value: f64) -> Option<bool> {
         match self.comparison.holds(value, self.bound) {
-            _ if value.is_nan() => match self.no_traffic {
-                NoData::Pass => Some(true),
-                NoData::Fail => Some(false),
-                NoData::Block => None,
-            },
+            _ if value.is_nan() => self.no_traffic.admits(),
             true if value.is_infinite() => None,
             // There is nothing less than nothing: that is what is said of what is not known.
             true if self.is_exact && value < 0.0 => None,
@@ -184,6 +191,24 @@ impl Condition {
     /// What it says of the present.
     pub fn verdict(&self, observed: &Observed, now: Time) -> Verdict {
         self.verdict_after(observed, now, None)
+    }
+
+    /// What it says of a step on the way back of a task, after an effect that was
+    /// confirmed at `after`.
+    pub fn verdict_back(&self, observed: &Observed, now: Time, after: Option<Time>) -> Verdict {
+        let is_without_traffic =
+            observed.fresh(now, self.max_age).is_some_and(|found| found.value.is_nan());
+        if !is_without_traffic || self.no_traffic_back == self.no_traffic {
+            return self.verdict_after(observed, now, after);
+        }
+        let is_after = after
+            .is_none_or(|after| observed.measurement().is_some_and(|found| found.from > after));
+        match self.no_traffic_back.admits() {
+            Some(true) if is_after => Verdict::Holds,
+            Some(true) => Verdict::Outdated,
+            Some(false) => Verdict::Breached,
+            None => Verdict::Unknown,
+        }
     }
 
     /// What it says of an effect that was confirmed at `after`.
@@ -248,6 +273,7 @@ mod tests {
             max_age: Millis::from_secs(30),
             no_data,
             no_traffic: no_data,
+            no_traffic_back: no_data,
             is_exact: false,
         }
     }
@@ -351,6 +377,27 @@ mod tests {
         assert_eq!(verdict(NoData::Block), Verdict::Unknown);
         assert_eq!(verdict(NoData::Pass), Verdict::Holds);
         assert_eq!(verdict(NoData::Fail), Verdict::Breached);
+    }
+
+    /// `pass_on_restore` of a drain: its way back brings traffic in, as a restore does.
+    #[test]
+    fn no_traffic_on_the_way_back_is_judged_by_its_own_policy() {
+        let condition = Condition { no_traffic_back: NoData::Pass, ..errors(NoData::Block) };
+        let mut seen = Observed::default();
+        see(&condition, &mut seen, 10, f64::NAN);
+        let back = |after| condition.verdict_back(&seen, Time(10), after);
+        assert_eq!(condition.verdict(&seen, Time(10)), Verdict::Unknown);
+        assert_eq!(back(None), Verdict::Holds);
+        assert_eq!(back(Some(Time(9))), Verdict::Holds);
+        assert_eq!(back(Some(Time(10))), Verdict::Outdated, "the sample is not from after it");
+        let late = Time(10) + condition.max_age + Millis(1);
+        assert_eq!(condition.verdict_back(&seen, late, None), Verdict::Unknown, "no fresh sample");
+        see(&condition, &mut seen, 20, 0.9);
+        assert_eq!(condition.verdict_back(&seen, Time(20), None), Verdict::Breached);
+        let restore = Condition { no_traffic: NoData::Pass, ..errors(NoData::Block) };
+        let mut seen = Observed::default();
+        see(&restore, &mut seen, 10, f64::NAN);
+        assert_eq!(restore.verdict_back(&seen, Time(10), None), Verdict::Unknown, "leads out");
     }
 
     #[test]

@@ -45,6 +45,11 @@ async fn servers_that_are_all_down_or_in_maintenance_are_out() {
     assert_eq!(read(&driver, "weight/web/@dc1-*").await, 1.0, "as if all were well");
     proxy.ask("set server web/dc1-b state ready").await;
     assert!(!is_out("weight/web/@dc1-*").await);
+    // As `http-check disable-on-404` does: it keeps its weight and gets no new request.
+    proxy.ask("set server web/dc1-b health stopping").await;
+    assert!(is_out("weight/web/@dc1-*").await);
+    proxy.ask("set server web/dc1-b health up").await;
+    assert!(!is_out("weight/web/@dc1-*").await);
 }
 
 #[tokio::test]

@@ -37,6 +37,7 @@ async fn main() -> Result<(), String> {
         max_age: Millis::from_secs(30),
         no_data: NoData::Block,
         no_traffic: NoData::Block,
+        no_traffic_back: NoData::Block,
         is_exact: false,
     };
     for _ in 0..3 {

@@ -12,6 +12,11 @@ use crate::time::Time;
 /// kept for ever, in every record that they are part of.
 pub const COMMENT_LEN_MAX: usize = 256;
 pub const REASON_LEN_MAX: usize = 4096;
+/// The most commands that one user may give to one run, and four more for each task:
+/// every one is kept for ever. Aborts have a reserve, so that there is always a way out.
+pub const COMMANDS_MAX: usize = 1000;
+const COMMANDS_PER_TASK_MAX: usize = 4;
+const ABORTS_RESERVED: usize = 100;
 
 /// Whether a comment and a reason can be kept. Whoever opens a run asks this first.
 pub fn check_said(by: &Actor, reason: &str) -> Result<(), Refusal> {
@@ -50,6 +55,7 @@ impl Run {
         command: Command,
     ) -> Result<(), Refusal> {
         check_said(&by, &reason)?;
+        self.permit_another(&by, &command).map_err(Refusal)?;
         self.permit(&by, &reason, &command).map_err(Refusal)?;
         let observed = self.observed(now, &command);
         self.record(now, Fact::Commanded { by, reason, command: command.clone(), observed });
@@ -66,6 +72,23 @@ impl Run {
             (None, _) => self.wake_all(),
         }
         Ok(())
+    }
+
+    /// Whether a user has not given too many commands already.
+    fn permit_another(&self, by: &Actor, command: &Command) -> Result<(), String> {
+        let given = by.uid().and_then(|uid| self.state.commands.get(&uid)).copied().unwrap_or(0);
+        let max = COMMANDS_MAX + COMMANDS_PER_TASK_MAX * self.plan.tasks.len();
+        let reserved = match command {
+            Command::Abort { .. } => ABORTS_RESERVED,
+            _ => 0,
+        };
+        if (given as usize) < max + reserved {
+            return Ok(());
+        }
+        Err(format!(
+            "{by} has given {given} commands to this run; accepted: at most {max} by one user \
+             (then `abort` alone), or commands by another user"
+        ))
     }
 
     /// Whether somebody may say this now; if not, why, and what would do.

@@ -108,7 +108,7 @@ impl Run {
             }
             let (condition, seen) = (self.plan.condition(id), &self.seen[id.index()]);
             let value = seen.value(now, condition.max_age);
-            match condition.verdict_after(seen, now, after) {
+            match self.verdict_on_step(now, task, id, after) {
                 Verdict::Breached => return Gate::Closed(Hold::Breach { condition: id, value }),
                 Verdict::Unknown => unknown = unknown.or(Some(id)),
                 // Only a later sample shows that it held for longer.
@@ -142,10 +142,26 @@ impl Run {
             _ => Vec::new(),
         };
         let after = self.judged_since(task);
-        awaited.into_iter().find(|id| {
-            let (condition, seen) = (self.plan.condition(*id), &self.seen[id.index()]);
-            condition.verdict_after(seen, now, after) == Verdict::Outdated
-        })
+        awaited
+            .into_iter()
+            .find(|id| self.verdict_on_step(now, task, *id, after) == Verdict::Outdated)
+    }
+
+    /// What a condition says of the next step of a task, forward or back, after an
+    /// effect that was confirmed at `after`.
+    fn verdict_on_step(
+        &self,
+        now: Time,
+        task: TaskId,
+        id: ConditionId,
+        after: Option<Time>,
+    ) -> Verdict {
+        let (condition, seen) = (self.plan.condition(id), &self.seen[id.index()]);
+        if self.goes_back(task) {
+            condition.verdict_back(seen, now, after)
+        } else {
+            condition.verdict_after(seen, now, after)
+        }
     }
 
     /// Has a task looked at again when its conditions have had their time, or
@@ -200,12 +216,16 @@ impl Run {
     /// this run's datacenter counted as drained, since it will be. What moves
     /// traffic in is never kept from it.
     pub(super) fn limit_reached(&self, task: TaskId) -> Option<LimitReached> {
-        let goes_back = matches!(
+        let moves_out = (self.plan.direction == Direction::Drain) != self.goes_back(task);
+        if moves_out { self.limit_to_leaving() } else { None }
+    }
+
+    /// Whether a task is on its way back: its traffic moves the other way.
+    fn goes_back(&self, task: TaskId) -> bool {
+        matches!(
             self.state.task(task).phase,
             Phase::Reverting | Phase::Reverted | Phase::Unreverted
-        );
-        let moves_out = (self.plan.direction == Direction::Drain) != goes_back;
-        if moves_out { self.limit_to_leaving() } else { None }
+        )
     }
 
     /// The limit that keeps traffic from leaving this run's datacenter.

@@ -40,7 +40,7 @@ use std::sync::Arc;
 
 pub use actor::{Actor, Identity, People, User};
 pub use claim::InUse;
-pub use command::{COMMENT_LEN_MAX, REASON_LEN_MAX, Refusal, check_said};
+pub use command::{COMMANDS_MAX, COMMENT_LEN_MAX, REASON_LEN_MAX, Refusal, check_said};
 pub use phase::{Census, Phase, Trigger};
 pub use record::{Effect, EffectId, Ended, Fact, Hold, Mode, Record, RunOutcome, Seen};
 pub use state::{Corrupt, InFlight, Left, Pause, State};

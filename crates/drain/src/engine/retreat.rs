@@ -131,7 +131,10 @@ impl Run {
             Gate::Closed(why @ super::Hold::Limit(_)) => return self.hold(now, task, why),
             Gate::Closed(why) => {
                 self.hold(now, task, why);
-                (1.0, shift.at_since + pace.wait_max.max(pace.patience))
+                // The first step may be what cures it, as that of a restore.
+                let is_first = shift.steps == 0;
+                let later = pace.wait_max.max(pace.patience);
+                (1.0, shift.at_since + if is_first { pace.patience } else { later })
             }
         };
         if now < until && (shift.steps > 0 || nearness >= 1.0) {

@@ -58,6 +58,8 @@ pub struct State {
     pub samples: u32,
     pub sampled: Option<Time>,
     pub changes: u32,
+    /// How many commands each user gave.
+    pub commands: BTreeMap<u32, u32>,
     pub closed: Option<(Time, RunOutcome)>,
     /// The sequence number of the next record, and the next effect.
     pub next_seq: u64,
@@ -139,6 +141,7 @@ impl State {
             samples: 0,
             sampled: None,
             changes: 0,
+            commands: BTreeMap::new(),
             closed: None,
             next_seq: 0,
             next_effect: EffectId(1),
@@ -328,6 +331,9 @@ impl State {
             Fact::Stuck { task } => self.task_mut(*task)?.is_stuck = true,
             Fact::Commanded { by, reason, command, .. } => {
                 self.take_command(plan, by, command)?;
+                if let Some(uid) = by.uid() {
+                    *self.commands.entry(uid).or_default() += 1;
+                }
                 if let Command::Pause { task: None } = command {
                     let (by, reason) = (by.to_string(), reason.clone());
                     self.pause = Some(Pause { since: at, by, reason });

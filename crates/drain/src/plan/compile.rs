@@ -615,6 +615,7 @@ impl<'a, 'p> Compiler<'a, 'p> {
             // What the tolerant one lets pass unseen would be lost.
             no_data: known.no_data.unless_passes(),
             no_traffic: known.no_traffic.unless_passes(),
+            no_traffic_back: known.no_traffic_back.unless_passes(),
             is_exact: true,
             ..known
         };
@@ -659,6 +660,13 @@ impl<'a, 'p> Compiler<'a, 'p> {
             }
             runbook::Source::Gauge(knob) => Source::Gauge(self.knob(&replace(knob))?),
         };
+        let no_traffic = |is_inward: bool| match condition.no_traffic {
+            None => condition.no_data,
+            Some(NoTraffic::As(policy)) => policy,
+            Some(NoTraffic::PassOnRestore) if is_inward => NoData::Pass,
+            Some(NoTraffic::PassOnRestore) => NoData::Block,
+        };
+        let is_restore = self.given.direction == Direction::Restore;
         let condition = Condition {
             name,
             source,
@@ -667,12 +675,8 @@ impl<'a, 'p> Compiler<'a, 'p> {
             hold_for: condition.hold_for,
             max_age: condition.max_age.unwrap_or(self.evacuation.scrape_interval * MAX_AGE_SCRAPES),
             no_data: condition.no_data,
-            no_traffic: match (condition.no_traffic, self.given.direction) {
-                (None, _) => condition.no_data,
-                (Some(NoTraffic::As(policy)), _) => policy,
-                (Some(NoTraffic::PassOnRestore), Direction::Restore) => NoData::Pass,
-                (Some(NoTraffic::PassOnRestore), Direction::Drain) => NoData::Block,
-            },
+            no_traffic: no_traffic(is_restore),
+            no_traffic_back: no_traffic(!is_restore),
             is_exact: false,
         };
         Some(self.keep(condition))

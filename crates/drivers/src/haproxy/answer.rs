@@ -69,8 +69,9 @@ pub struct Session {
 pub const WEIGHT_MAX: u32 = 256;
 /// The version of `show servers state` that is known, since HAProxy 1.6.
 const STATE_VERSION: &str = "1";
-/// `srv_op_state` of a server that is down, or in maintenance.
-const STOPPED: u32 = 0;
+/// `srv_op_state` of a server that gets requests: after its start, or running. A
+/// stopping one (`http-check disable-on-404`) is given none, nor is one that is down.
+const SERVING: [u32; 2] = [1, 2];
 /// Bits of a server's administrative state: put into maintenance, or into
 /// draining, by somebody. The others are inherited or from the configuration.
 const FORCED_MAINT: u32 = 0x01;
@@ -114,7 +115,7 @@ pub fn servers(text: &str, backend: &str) -> Result<Vec<Server>, Malformed> {
             admin if admin & FORCED_DRAIN != 0 => State::Drain,
             _ => State::Ready,
         };
-        let is_up = number(of_operation)? != STOPPED;
+        let is_up = SERVING.contains(&number(of_operation)?);
         let name = fields[of_name].to_owned();
         servers.push(Server { name, state, weight, initial, is_up });
     }

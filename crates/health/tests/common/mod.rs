@@ -26,6 +26,7 @@ pub fn condition(query: &str, comparison: Comparison, bound: f64) -> Condition {
         max_age: Millis::from_secs(30),
         no_data: NoData::Block,
         no_traffic: NoData::Block,
+        no_traffic_back: NoData::Block,
         is_exact: false,
     }
 }

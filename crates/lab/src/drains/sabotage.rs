@@ -124,7 +124,9 @@ impl Sabotage {
             }
             Sabotage::NoUndo => plan.tasks.iter_mut().for_each(|task| task.undo = None),
             Sabotage::ZeroByZeroBlocks => {
-                plan.conditions.iter_mut().for_each(|own| own.no_traffic = NoData::Block);
+                plan.conditions.iter_mut().for_each(|own| {
+                    (own.no_traffic, own.no_traffic_back) = (NoData::Block, NoData::Block);
+                });
             }
             Sabotage::HeldRestores if plan.direction == Direction::Restore => {
                 plan.tasks.iter_mut().for_each(|task| task.pace.patience = FOR_EVER);

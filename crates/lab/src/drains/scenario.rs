@@ -253,22 +253,16 @@ impl<'d> Draft<'d> {
         let span = Millis::from_secs(self.chance.pick(&[0, 0, 5, 15]));
         let no_data =
             self.chance.weigh(&[(4, NoData::Block), (1, NoData::Pass), (1, NoData::Fail)]);
-        let (block, pass) = match self.sketch.plan.direction {
-            Direction::Drain => (4, 1),
-            // As with `no_traffic: pass_on_restore`.
-            Direction::Restore => (1, 4),
-        };
-        let no_traffic = match is_ratio {
-            true => NoData::Pass,
-            false => self.chance.weigh(&[
-                (block, NoData::Block),
-                (pass, NoData::Pass),
-                (1, NoData::Fail),
-            ]),
-        };
+        // As with `no_traffic: pass_on_restore`: what leads in passes more often.
+        let is_restore = self.sketch.plan.direction == Direction::Restore;
+        let [no_traffic, no_traffic_back] = [is_restore, !is_restore].map(|is_inward| {
+            let (block, pass) = if is_inward { (1, 4) } else { (4, 1) };
+            let drawn = [(block, NoData::Block), (pass, NoData::Pass), (1, NoData::Fail)];
+            if is_ratio { NoData::Pass } else { self.chance.weigh(&drawn) }
+        });
         let condition = &mut self.sketch.plan.conditions[id.index()];
         (condition.hold_for, condition.no_data) = (span, no_data);
-        condition.no_traffic = no_traffic;
+        (condition.no_traffic, condition.no_traffic_back) = (no_traffic, no_traffic_back);
         id
     }
 

@@ -83,6 +83,7 @@ impl Sketch {
             max_age: Millis::from_secs(30),
             no_data: NoData::Block,
             no_traffic: NoData::Block,
+            no_traffic_back: NoData::Block,
             is_exact: false,
         };
         self.adopt(condition)

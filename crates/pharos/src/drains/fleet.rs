@@ -395,6 +395,7 @@ pub async fn measure(world: &World, plan: &mut Plan) {
             max_age: LOAD_AGE_MAX,
             no_data: NoData::Block,
             no_traffic: NoData::Block,
+            no_traffic_back: NoData::Block,
             is_exact: false,
         };
         let reading = world.health.measure(&condition).await.ok();

@@ -121,6 +121,45 @@ fn the_way_back_ends_however_bad_health_is() {
     }
 }
 
+/// In a total outage the first step back is what brings traffic, and with it health, back:
+/// it waits for `patience`, not for a `wait_max` that may be much longer.
+#[test]
+fn the_first_step_back_in_bad_health_waits_for_patience_alone() {
+    let (world, ..) = watched(OnBreach::Hold);
+    let mut plan = (**world.run.plan()).clone();
+    plan.tasks[0].pace.wait_max = Millis::from_secs(300);
+    let mut world = World::open(Sketch { plan });
+    world.until("it began", |world| world.knobs[0].number() < Some(0.5));
+    let before = world.writes(KnobId(0)).len();
+    world.values[0] = Some(99.0);
+    world.say(Command::Abort { how: Abort::Revert });
+    world.passes(PACE.patience + Millis(1000));
+    assert_eq!(world.writes(KnobId(0)).len(), before + 1, "the first step");
+    world.passes(Millis::from_secs(30));
+    assert_eq!(world.writes(KnobId(0)).len(), before + 1, "the next one is judged for longer");
+    world.values[0] = Some(0.1);
+    world.until("it is over", |world| world.outcome() == Some(RunOutcome::Reverted));
+    world.check_replay();
+}
+
+#[test]
+fn a_revert_without_traffic_is_not_held_if_a_restore_would_not_be() {
+    let (world, ..) = watched(OnBreach::Hold);
+    let mut plan = (**world.run.plan()).clone();
+    plan.conditions[0].no_traffic_back = NoData::Pass;
+    plan.tasks[0].pace.patience = Millis::from_secs(3600);
+    let mut world = World::open(Sketch { plan });
+    world.until("it began", |world| world.knobs[0].number() < Some(0.5));
+    world.values[0] = Some(f64::NAN);
+    world.passes(Millis::from_secs(60));
+    let held = world.run.state().task(TaskId(0)).hold.clone();
+    assert!(matches!(held, Some((_, Hold::NoData { .. }))), "a drain waits: {held:?}");
+    world.say(Command::Abort { how: Abort::Revert });
+    world.passes(Millis::from_secs(60));
+    assert_eq!(world.outcome(), Some(RunOutcome::Reverted));
+    world.check_replay();
+}
+
 #[test]
 fn what_nobody_could_look_at_yet_is_nothing_to_be_held_for() {
     let (mut world, web, errors) = watched(OnBreach::Hold);

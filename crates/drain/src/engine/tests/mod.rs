@@ -90,6 +90,7 @@ impl Sketch {
             max_age: Millis::from_secs(30),
             no_data: NoData::Block,
             no_traffic: NoData::Block,
+            no_traffic_back: NoData::Block,
             is_exact: false,
         });
         ConditionId(self.plan.conditions.len() as u32 - 1)

@@ -337,3 +337,21 @@ fn one_person_cannot_skip_what_asks_two() {
     }
     world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
 }
+
+#[test]
+fn one_user_gives_a_bounded_number_of_commands_and_can_still_abort() {
+    let (mut world, ..) = watched(OnBreach::Hold);
+    let say = |world: &mut World, by: Actor, command| {
+        let said = Event::Said { by, reason: "a test".into(), command };
+        world.run.handle(world.now, said).map(|_| ())
+    };
+    let user =
+        |uid, name: &str| Actor::user(User { uid, gid: 1, pid: None, name: Some(name.into()) });
+    let given =
+        (0..).find(|_| say(&mut world, user(7, "bob"), Command::Pause { task: None }).is_err());
+    assert_eq!(given, Some(COMMANDS_MAX + 4));
+    let refused = say(&mut world, user(7, "bob"), Command::Resume { task: None }).unwrap_err();
+    assert!(refused.to_string().contains("at most 1004 by one user"), "{refused}");
+    say(&mut world, user(8, "cid"), Command::Resume { task: None }).expect("another user");
+    say(&mut world, user(7, "bob"), Command::Abort { how: Abort::Revert }).expect("a way out");
+}

@@ -39,14 +39,19 @@ enum Judged {
     TooEarly(String),
 }
 
+/// What a policy says; `None` if it says nothing.
+fn allows(policy: NoData) -> Option<bool> {
+    match policy {
+        NoData::Block => None,
+        NoData::Pass => Some(true),
+        NoData::Fail => Some(false),
+    }
+}
+
 /// What a value says; `None` if it says nothing.
 fn admits(condition: &Condition, value: f64) -> Option<bool> {
     if value.is_nan() {
-        return match condition.no_traffic {
-            NoData::Block => None,
-            NoData::Pass => Some(true),
-            NoData::Fail => Some(false),
-        };
+        return allows(condition.no_traffic);
     }
     let holds = condition.comparison.holds(value, condition.bound);
     (value.is_finite() || !holds).then_some(holds)
@@ -93,6 +98,15 @@ impl Gates {
                 NoData::Fail => Judged::Breached(format!("nobody knew {name}, which breaches it")),
             };
         };
+        let is_back = self.progress.task(task).is_reverting;
+        if found.value.is_nan() && is_back && condition.no_traffic_back != condition.no_traffic {
+            return match allows(condition.no_traffic_back) {
+                None => Judged::Unknown(format!("{name} had no traffic")),
+                Some(false) => Judged::Breached(format!("{name} had no traffic")),
+                Some(true) if is_after(found.from) => Judged::Passes,
+                Some(true) => Judged::TooEarly(format!("{name} had no traffic before")),
+            };
+        }
         match (admits(condition, found.value), told.holds_since) {
             (None, _) => Judged::Unknown(format!("{name} was {}", found.value)),
             (Some(false), _) | (_, None) => {
