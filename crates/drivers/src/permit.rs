@@ -9,9 +9,9 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 
-type Asking = Pin<Box<dyn Future<Output = std::result::Result<(), String>> + Send>>;
+type Asking = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
 /// Says whether something may be changed; if not, why.
 #[derive(Clone)]
@@ -30,7 +30,7 @@ tokio::task_local! {
 impl Permit {
     pub fn new<F>(ask: impl Fn() -> F + Send + Sync + 'static) -> Permit
     where
-        F: Future<Output = std::result::Result<(), String>> + Send + 'static,
+        F: Future<Output = Result<()>> + Send + 'static,
     {
         Permit(Arc::new(move || Box::pin(ask())))
     }
@@ -45,12 +45,13 @@ impl Permit {
 /// permit around the call, everything may be.
 pub async fn ask_permit() -> Result<()> {
     let Ok(permit) = PERMIT.try_with(Clone::clone) else { return Ok(()) };
-    (permit.0)().await.map_err(Error::Refused)
+    (permit.0)().await
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     #[tokio::test]
@@ -61,7 +62,7 @@ mod tests {
             let may = may.clone();
             Permit::new(move || {
                 let may = may.load(Ordering::Relaxed);
-                async move { if may { Ok(()) } else { Err("not any more".to_owned()) } }
+                async move { if may { Ok(()) } else { Err(Error::Refused("not any more".to_owned())) } }
             })
         };
         permit

@@ -99,6 +99,14 @@ impl Run {
         if self.wanted.get(&knob).is_some_and(|wanted| !counts(wanted)) {
             return;
         }
+        // The next read may tell one value: this one is none that could be put back.
+        let is_no_origin = |task: &TaskId| {
+            self.plan.task(*task).is_half_promoted(knob, &found)
+                && self.state.task(*task).origin(knob).is_none()
+        };
+        if self.wanted.get(&knob).is_some_and(|wanted| wanted.by.iter().any(is_no_origin)) {
+            return self.miss(now, knob, format!("{found}: its servers differ"));
+        }
         if let Some(wanted) = self.wanted.remove(&knob) {
             for task in wanted.by {
                 self.record(now, Fact::Found { task, knob, value: found.clone() });

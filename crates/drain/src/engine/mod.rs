@@ -226,8 +226,7 @@ impl Run {
     }
 
     /// Takes up a run where its records end. What is in flight
-    /// ([`State::in_flight`]) may or may not have been done: it is to be done
-    /// again.
+    /// ([`State::in_flight`]) may or may not have been done: see [`Run::take_up`].
     pub fn resume<'r>(
         plan: Arc<Plan>,
         records: impl IntoIterator<Item = &'r Record>,
@@ -238,6 +237,25 @@ impl Run {
         }
         run.wake_all();
         Ok(run)
+    }
+
+    /// Ends what was in flight when the run was resumed, as if it had failed: it was
+    /// decided on what was seen then, and is decided anew. Messages are sent again:
+    /// they are given back.
+    pub fn take_up(&mut self, now: Time) -> (Vec<Record>, Vec<(EffectId, Effect)>) {
+        let in_flight = self.state.in_flight.iter();
+        let all: Vec<(EffectId, Effect)> =
+            in_flight.map(|(id, own)| (*id, own.what.clone())).collect();
+        let (said, done): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|(_, what)| matches!(what, Effect::Say(_)));
+        let why = "the server ended before the driver answered";
+        let mut records = Vec::new();
+        for (effect, _) in done {
+            let result = Ended::Failed { why: why.into() };
+            // Only commands are refused.
+            records.extend(self.handle(now, Event::Ended { effect, result }).unwrap_or_default());
+        }
+        (records, said)
     }
 
     fn blank(plan: Arc<Plan>) -> Run {

@@ -5,7 +5,7 @@
 use super::gate::Gate;
 use super::pace::{Circumstances, next_stop, stop_after, wait};
 use super::{ATTEMPTS_MAX, Effect, Run, Shifted, Trigger};
-use crate::plan::{Expected, KnobId, StageKind, TaskId, UndoBy};
+use crate::plan::{Direction, Expected, KnobId, StageKind, TaskId, UndoBy};
 use crate::time::Time;
 use crate::value::Value;
 
@@ -46,6 +46,9 @@ impl Run {
             // There are no steps on that way.
             if let Some(reached) = self.limit_reached(task) {
                 return self.hold(now, task, super::Hold::Limit(reached));
+            }
+            if self.is_kept_by_health(now, task) {
+                return;
             }
             return self.issue(now, task, Effect::Write { knob, value: origin });
         }
@@ -115,11 +118,29 @@ impl Run {
         next.is_none_or(|next| place(knob).is_some_and(|own| next <= own))
     }
 
+    /// Whether health keeps a task from its way back. That of a restore moves traffic
+    /// out: what cannot be seen is not moved, and no patience ends that. A fence is not
+    /// waited with.
+    fn is_kept_by_health(&mut self, now: Time, task: TaskId) -> bool {
+        if self.plan.direction == Direction::Drain || !self.is_interruptible(task) {
+            return false;
+        }
+        match self.gate(now, task) {
+            Gate::Open { .. } => return false,
+            Gate::Rising { until } => self.rise(task, until),
+            Gate::Closed(why) => self.hold(now, task, why),
+        }
+        true
+    }
+
     /// Goes on with the way back. Bad health makes it wait, but not for ever:
     /// going back is what may cure it.
     fn step_back(&mut self, now: Time, task: TaskId, shift: Shifted) {
         let own = self.plan.task(task);
         let (pace, haste) = (own.pace, self.state.task(task).haste);
+        if self.is_kept_by_health(now, task) {
+            return;
+        }
         let speed = self.speed(task);
         let (nearness, until) = match self.gate(now, task) {
             Gate::Open { nearness } => {

@@ -14,6 +14,9 @@ use crate::report::describe;
 use crate::time::{Millis, Time};
 use crate::value::Value;
 
+/// How long it counts that a fence was seen closed.
+const VERIFIED_FOR: Millis = Millis::from_secs(5);
+
 impl Run {
     /// Does what is due in the stage that a task is in.
     pub(super) fn advance(&mut self, now: Time, task: TaskId) {
@@ -31,7 +34,7 @@ impl Run {
             }
             self.wake_at(task, ends);
         }
-        if self.retries_later(now, task) {
+        if self.retries_later(now, task) || self.begins_again_at_fence(now, task) {
             return;
         }
         if self.state.task(task).phase == Phase::Running && self.govern(now, task) {
@@ -73,6 +76,63 @@ impl Run {
                 }
             }
         }
+    }
+
+    /// What a fence is there for is done only right after the fence was seen closed,
+    /// and all that was waited for was seen behind it. After a try in vain, a crash or
+    /// a fence that was open meanwhile nothing of that is known: it begins again with
+    /// the fence. One that has changed some servers and not others cannot: nothing
+    /// measures what is missing then. It is tried again if the fence was never open.
+    fn begins_again_at_fence(&mut self, now: Time, task: TaskId) -> bool {
+        let plan = self.plan.clone();
+        let (own, state) = (plan.task(task), self.state.task(task));
+        let stage = state.stage;
+        if state.stage_done || !own.is_guarded(stage) {
+            return false;
+        }
+        let (fence, verify) = (own.fence_before(stage), own.verified_before(stage));
+        let is_old = state.verified_at.is_none_or(|at| now < at || now - at > VERIFIED_FOR);
+        let knob = match own.stages[stage.index()].kind {
+            StageKind::Set { knob, .. } | StageKind::PutBack { knob } => Some(knob),
+            _ => None,
+        };
+        let begins_with = match (state.failures, knob, &state.found_again) {
+            (0, ..) if state.is_fence_disturbed => fence,
+            (0, ..) if is_old => verify,
+            (0, ..) => None,
+            _ if state.tries_in_vain >= ATTEMPTS_MAX => {
+                self.leave(now, task, Outcome::Failed);
+                return true;
+            }
+            (_, Some(knob), None) => {
+                self.look_first(now, task, knob);
+                return true;
+            }
+            (_, Some(_), Some(found)) if !self.is_unpromoted(task, found) => verify.or(fence),
+            _ => fence,
+        };
+        let Some(begins_with) = begins_with else { return false };
+        if let Some(why) = self.state.task(task).last_failure.clone() {
+            let why = format!("{}: {why}", own.stages[stage.index()].name);
+            self.record(now, Fact::Failed { task, why });
+        }
+        self.release(now, task);
+        self.record(now, Fact::Entered { task, stage: begins_with });
+        self.stride(now, task);
+        self.wake(task);
+        true
+    }
+
+    /// Whether a value of the knob that a task promotes, or promotes back, is the one
+    /// from before that.
+    fn is_unpromoted(&self, task: TaskId, value: &Value) -> bool {
+        let (own, state) = (self.plan.task(task), self.state.task(task));
+        let before = match (own.undone_knob(), state.is_undoing) {
+            (Some(_), true) => own.undone_goal(),
+            (Some(knob), false) => state.origin(knob),
+            (None, _) => None,
+        };
+        before.is_some_and(|before| before.is_met_by(value))
     }
 
     /// When the stage that a task is in is late: so long after it was entered. A task
@@ -153,6 +213,15 @@ impl Run {
             (_, StageKind::Verify { knob, to }) => {
                 let knob = self.plan.knob(*knob);
                 format!("{name}: {knob} is not {to} any more")
+            }
+            (_, StageKind::PutBack { knob }) if self.keeps_closed(task).is_some() => {
+                let (primary, found) = self.keeps_closed(task).expect("just asked");
+                format!(
+                    "{name}: {} is {found}, so {} stays closed: more than one server may take \
+                     writes; accepted: see to it that one does, then `retry`",
+                    self.plan.knob(primary),
+                    self.plan.knob(*knob)
+                )
             }
             (_, StageKind::Set { knob, to }) if state.unfit.is_some() => format!(
                 "{name}: {} was {} already, and nothing says what opens it; accepted: open it, \
@@ -303,9 +372,9 @@ impl Run {
         self.hold(now, task, why);
         let Some((since, _)) = self.state.task(task).hold else { return };
         let patient_until = since.max(shift.at_since) + pace.patience;
-        // For a restore the way back leads out of its datacenter.
-        let is_barred =
-            self.plan.direction == Direction::Restore && self.limit_to_leaving().is_some();
+        // For a restore the way back leads out of its datacenter, to others that may be
+        // what is bad: a person decides.
+        let is_barred = self.plan.direction == Direction::Restore;
         if pace.on_breach == OnBreach::Hold || shift.at <= 0.0 || is_barred {
             return;
         }
@@ -347,6 +416,13 @@ impl Run {
         if self.state.task(task).origin(knob).is_none() {
             return self.look_first(now, task, knob);
         }
+        if let Some(primary) = self.plan.task(task).undone_knob()
+            && self.plan.task(task).is_closed_by(knob, to.value())
+            && self.state.task(task).origin(primary).is_none()
+        {
+            // Who is primary decides whether the fence may be opened again.
+            return self.look_first(now, task, primary);
+        }
         let is_first = self.state.task(task).begun.is_none();
         if let Some(condition) = self.unseen_behind(now, task).filter(|_| is_first) {
             self.hold(now, task, Hold::NoData { condition });
@@ -363,11 +439,31 @@ impl Run {
 
     /// Writes a knob back to where this task found it.
     fn put_back(&mut self, now: Time, task: TaskId, knob: KnobId) {
+        let (own, state) = (self.plan.task(task), self.state.task(task));
+        if let Some(primary) = own.undone_knob().filter(|_| own.is_fence(knob))
+            && !state.stage_done
+            && state.origin(knob).is_some()
+        {
+            if state.found_again.is_none() {
+                return self.look_first(now, task, primary);
+            }
+            if self.keeps_closed(task).is_some() {
+                return self.leave(now, task, Outcome::Failed);
+            }
+        }
         match self.state.task(task).origin(knob).cloned() {
             Some(value) => self.act(now, task, Effect::Write { knob, value }),
             // It was never written.
             None => self.leave(now, task, Outcome::Done),
         }
+    }
+
+    /// The primary and its value, if a fence must not be opened because of it: it is
+    /// not what it was before the fence.
+    fn keeps_closed(&self, task: TaskId) -> Option<(KnobId, Value)> {
+        let primary = self.plan.task(task).undone_knob()?;
+        let found = self.state.task(task).found_again.clone()?;
+        (!self.is_unpromoted(task, &found)).then_some((primary, found))
     }
 
     /// Does something once, when health allows. Neither a way back nor what

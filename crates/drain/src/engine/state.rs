@@ -247,7 +247,19 @@ impl State {
             }
             Fact::Moved { task, trigger } => self.take_moved(plan, *task, *trigger, at)?,
             Fact::Entered { task, stage } => {
+                let own = plan.tasks.get(task.index()).ok_or("no such task")?;
+                if own.fence_before(self.task(*task).stage) == Some(*stage) {
+                    // It begins again: what people gave up is what was missing then.
+                    self.forget_exact_overrides(plan, *task);
+                }
                 self.enter(*task, *stage, kind_of(plan, *task, *stage)?, at)?;
+                let closes = |own: &Fence, value: &Value| own.closed.is_met_by(value);
+                if let StageKind::Set { knob, to } = &own.stages[stage.index()].kind
+                    && own.fences.iter().any(|own| own.knob == *knob && closes(own, to.value()))
+                {
+                    let state = self.task_mut(*task)?;
+                    (state.is_fence_disturbed, state.verified_at) = (false, None);
+                }
             }
             Fact::Left { task, stage, outcome } => {
                 let is_barrier = matches!(kind_of(plan, *task, *stage)?, StageKind::Barrier { .. });
@@ -298,6 +310,10 @@ impl State {
                 };
                 left.drifted = at;
                 left.drifted_to = Some(found.clone());
+                let owner = left.task;
+                if plan.task(owner).is_fence(*knob) {
+                    self.task_mut(owner)?.is_fence_disturbed = true;
+                }
             }
             Fact::Astray { knob, found, .. } => {
                 self.astray.push(*knob);
@@ -367,6 +383,7 @@ impl State {
         let state = self.task_mut(task)?;
         (state.stage, state.entered, state.begun) = (stage, at, None);
         (state.shift, state.stage_done, state.verified) = (None, false, None);
+        state.found_again = None;
         state.unfit = None;
         if let StageKind::Govern { knob, budget } = *kind {
             state.governs = Some((knob, budget));
@@ -403,14 +420,9 @@ impl State {
         if matches!(next, Phase::Running | Phase::Settling) || is_anew {
             state.failure = None;
         }
-        if trigger == Trigger::Retry {
-            // What people gave up is what was missing then.
-            let exact = |id: &ConditionId| plan.condition(*id).is_exact;
-            state.overridden.retain(|own| !exact(own));
-            let own: Vec<ConditionId> = plan.task(task).conditions().filter(exact).collect();
-            self.overridden.retain(|id| !own.contains(id));
-            self.exact_overridden_by
-                .retain(|(id, of), _| !own.contains(id) || of.is_some_and(|of| of != task));
+        state.tries_in_vain = 0;
+        if trigger == Trigger::Retry || next == Phase::Reverting {
+            self.forget_exact_overrides(plan, task);
         }
         let state = self.task_mut(task)?;
         if next == Phase::Reverting {
@@ -447,6 +459,16 @@ impl State {
         }
     }
 
+    /// What people gave up is what was missing then, and nothing that is missing later.
+    fn forget_exact_overrides(&mut self, plan: &Plan, task: TaskId) {
+        let exact = |id: &ConditionId| plan.condition(*id).is_exact;
+        self.tasks[task.index()].overridden.retain(|own| !exact(own));
+        let own: Vec<ConditionId> = plan.task(task).conditions().filter(exact).collect();
+        self.overridden.retain(|id| !own.contains(id));
+        self.exact_overridden_by
+            .retain(|(id, of), _| !own.contains(id) || of.is_some_and(|of| of != task));
+    }
+
     fn take_found(
         &mut self,
         plan: &Plan,
@@ -474,8 +496,36 @@ impl State {
             StageKind::Verify { knob: own, to } if *own == knob => Some(to.is_met_by(value)),
             _ => None,
         };
+        let (own, stage) = (plan.task(task), self.task(task).stage);
+        let is_guarded = own.is_guarded(stage);
+        let is_found_again = match own.stages[stage.index()].kind {
+            // Whether what failed has worked all the same.
+            StageKind::Set { knob: own, .. } if is_guarded => own == knob,
+            StageKind::PutBack { knob: own } if is_guarded => own == knob,
+            // Whether the fence may be opened.
+            StageKind::PutBack { knob: fence } => own.is_fence(fence) && undone == Some(knob),
+            _ => false,
+        };
+        let guarded_goal = match &own.stages[stage.index()].kind {
+            StageKind::Set { to, .. } if is_guarded => Some(to.value().clone()),
+            StageKind::PutBack { .. } if is_guarded => self.task(task).origin(knob).cloned(),
+            _ => None,
+        };
         let state = self.task_mut(task)?;
         state.verified = verified.or(state.verified);
+        if verified == Some(true) {
+            state.verified_at = Some(at);
+        }
+        if is_found_again && (state.failures > 0 || !is_guarded) {
+            state.found_again = Some(value.clone());
+            if guarded_goal.is_some_and(|goal| goal.is_met_by(value)) {
+                (state.stage_done, state.failures, state.last_failure) = (true, 0, None);
+                state.effect_at = Some(at);
+                state.doubted.retain(|(own, _)| *own != knob);
+                self.knobs[knob.index()] = Some(Left::new(value.clone(), task, at));
+            }
+        }
+        let state = self.task_mut(task)?;
         let origin = plan.task(task).origin_of(knob, value);
         match &origin {
             // What opens it is not known: it would be put back closed.
@@ -544,6 +594,7 @@ impl State {
             return Err(format!("effect {} has not ended", other.0));
         }
         state.in_flight = Some(effect);
+        state.found_again = None;
         state.begun.get_or_insert(at);
         // Whether it worked or not: it may have.
         let undo = plan.tasks.get(task.index()).and_then(|own| own.undo.as_ref());
@@ -603,8 +654,13 @@ impl State {
             }
             _ => false,
         };
+        let is_guarded =
+            is_of_stage && plan.task(ended.task).is_guarded(self.task(ended.task).stage);
         let state = self.task_mut(ended.task)?;
         state.in_flight = None;
+        if is_guarded && !matches!(result, Ended::Done { .. }) {
+            state.tries_in_vain += 1;
+        }
         match result {
             Ended::Done { .. } => {
                 state.failures = 0;

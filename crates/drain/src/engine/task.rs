@@ -32,6 +32,16 @@ pub struct TaskState {
     pub stage_done: bool,
     /// Whether the knob that the stage it is in verifies has its value.
     pub verified: Option<bool>,
+    /// When that was seen; nothing since that the fence was ever open.
+    pub verified_at: Option<Time>,
+    /// Whether its fence was found open since it was closed: what was seen behind it
+    /// says nothing any more.
+    pub is_fence_disturbed: bool,
+    /// What the knob behind its fence was found at since the stage was entered, or
+    /// since the last try.
+    pub found_again: Option<Value>,
+    /// How often what its fence is there for was tried in vain since it began.
+    pub tries_in_vain: u32,
     /// What the stage it is in found, and cannot begin from: a fence that was
     /// closed before, where nothing says what opens it, or no number to make
     /// steps from.
@@ -113,6 +123,10 @@ impl TaskState {
             shift: None,
             stage_done: false,
             verified: None,
+            verified_at: None,
+            is_fence_disturbed: false,
+            found_again: None,
+            tries_in_vain: 0,
             unfit: None,
             governs: None,
             in_flight: None,

@@ -475,6 +475,70 @@ impl Task {
         }
     }
 
+    /// The stages of the same way as one: those that do what the task is there for,
+    /// or those that undo it.
+    fn way_of(&self, stage: StageId) -> std::ops::Range<usize> {
+        let first = self.forward().len();
+        if stage.index() < first { 0..first } else { first..self.stages.len() }
+    }
+
+    /// The stage that closes a fence before a stage.
+    pub fn fence_before(&self, stage: StageId) -> Option<StageId> {
+        let closes = |at: &usize| match &self.stages[*at].kind {
+            StageKind::Set { knob, to } => self.is_closed_by(*knob, to.value()),
+            _ => false,
+        };
+        let found = (self.way_of(stage).start..stage.index()).find(closes);
+        found.map(|at| StageId(at as u32))
+    }
+
+    /// The stage right before another that reads whether a fence is still closed.
+    pub fn verified_before(&self, stage: StageId) -> Option<StageId> {
+        let verifies = |at: &usize| match self.stages[*at].kind {
+            StageKind::Verify { knob, .. } => {
+                self.is_fence(knob) && self.stages[*at].done == Next::Stage(stage)
+            }
+            _ => false,
+        };
+        self.way_of(stage).find(verifies).map(|at| StageId(at as u32))
+    }
+
+    pub fn is_fence(&self, knob: KnobId) -> bool {
+        self.fences.iter().any(|own| own.knob == knob)
+    }
+
+    /// Whether a stage does what a fence is closed for: the first on its way that
+    /// changes something behind the fence. It loses writes if the fence is open.
+    pub fn is_guarded(&self, stage: StageId) -> bool {
+        let changes = |at: &usize| {
+            let own = &self.stages[*at];
+            let does = match own.kind {
+                StageKind::Set { knob, .. } | StageKind::PutBack { knob } => !self.is_fence(knob),
+                StageKind::Act(_) => true,
+                _ => false,
+            };
+            does && !own.is_interruptible && self.fence_before(StageId(*at as u32)).is_some()
+        };
+        !self.fences.is_empty() && self.way_of(stage).find(changes) == Some(stage.index())
+    }
+
+    /// What the undone knob is set to.
+    pub fn undone_goal(&self) -> Option<&Value> {
+        match &self.stages.get(self.undo.as_ref()?.after.index())?.kind {
+            StageKind::Set { to, .. } => Some(to.value()),
+            _ => None,
+        }
+    }
+
+    /// Whether a value of the knob that this task promotes says that some servers have
+    /// changed and some have not: their values, joined by `+`.
+    pub fn is_half_promoted(&self, knob: KnobId, value: &Value) -> bool {
+        let (Some(Value::Text(goal)), Value::Text(text)) = (self.undone_goal(), value) else {
+            return false;
+        };
+        self.undone_knob() == Some(knob) && text != goal && text.split('+').any(|part| part == goal)
+    }
+
     /// Whether a value closes a fence of this task.
     pub fn is_closed_by(&self, knob: KnobId, value: &Value) -> bool {
         self.fences.iter().any(|own| own.knob == knob && own.closed.is_met_by(value))

@@ -24,7 +24,7 @@ use tokio::time::{Instant, interval, sleep, sleep_until};
 
 use super::clock::{Clock, LeaseClock};
 use super::status::{Status, Unseen};
-use super::tenure::Tenure;
+use super::tenure::{Tenure, boot_ms};
 use super::{fleet, ledger, notify};
 use health::Health;
 
@@ -164,13 +164,11 @@ impl Executor {
 
     /// Goes on until the run is over, or somebody else's.
     pub async fn drive(mut self, mut stop: watch::Receiver<bool>) -> Stopped {
-        // What is in flight was asked for and is written down; if it was begun before, it is done
-        // again.
-        let in_flight = self.run.state().in_flight.iter();
-        let unfinished: Vec<(EffectId, Effect)> =
-            in_flight.map(|(id, in_flight)| (*id, in_flight.what.clone())).collect();
-        unfinished.into_iter().for_each(|(effect, what)| self.begin(effect, what));
         let mut records = self.look_at_fleet().await;
+        // Whether what is in flight was done is not known, nor whether it should be now.
+        let (ended, messages) = self.run.take_up(self.world.clock.now());
+        records.extend(ended);
+        messages.into_iter().for_each(|(effect, what)| self.begin(effect, what, boot_ms()));
         let mut measuring = interval(measure_every(self.run.plan()));
         let mut looking = interval(LOOK_EVERY);
         let mut renewing = interval(RENEW_EVERY);
@@ -260,6 +258,7 @@ impl Executor {
         if records.is_empty() && self.run.state().closed.is_none() {
             return None;
         }
+        let decided = boot_ms();
         let mut step = ledger::step(&self.run, &records);
         let mut told = None;
         while let Err(error) = self.write(&mut step, &records).await {
@@ -282,7 +281,7 @@ impl Executor {
         }
         for record in records {
             if let Fact::Issued { effect, what, .. } = &record.fact {
-                self.begin(*effect, what.clone());
+                self.begin(*effect, what.clone(), decided);
             }
             self.log(&record);
             // Nobody may be listening.
@@ -344,8 +343,8 @@ impl Executor {
         store.keep(&self.lease, step).await
     }
 
-    /// Begins to do something.
-    fn begin(&mut self, effect: EffectId, what: Effect) {
+    /// Begins to do something that was decided at `decided`.
+    fn begin(&mut self, effect: EffectId, what: Effect, decided: u64) {
         let task = self.run.state().in_flight.get(&effect).map(|own| own.task);
         let claimed = task.and_then(|task| self.epochs.get(&task)).copied().unwrap_or(0);
         let Some(fence) = Fence::new(self.lease.epoch.max(claimed), effect.0) else {
@@ -353,7 +352,7 @@ impl Executor {
             return;
         };
         let (drivers, plan) = (self.world.drivers.clone(), self.run.plan().clone());
-        let (permit, channels) = (self.tenure.permit(), self.world.channels.clone());
+        let (permit, channels) = (self.tenure.permit(decided), self.world.channels.clone());
         #[cfg(test)]
         let (faults, store) = (self.world.faults.clone(), self.world.store.clone());
         let run = self.lease.run;

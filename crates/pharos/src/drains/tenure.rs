@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use drivers::Permit;
+use drivers::{Error, Permit};
 use rustix::time::{ClockId, clock_gettime};
 use store::{Lease, Store};
 use tokio::time::sleep;
@@ -32,6 +32,8 @@ pub const LEASE_MS: u64 = 15_000;
 const GOOD_FOR_MS: u64 = 7_000;
 /// How long a look at the store may take. Longer ones say nothing about now.
 const GAP_MAX_MS: u64 = 2_000;
+/// How old a decision may be when its effect begins.
+const DECISION_AGE_MAX_MS: u64 = 5_000;
 /// How long to wait before a store is asked again that does not answer.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -100,22 +102,36 @@ impl Tenure {
 }
 
 impl Tenure {
-    /// What drivers ask before they change something.
-    pub fn permit(&self) -> Permit {
-        let own = self.clone();
+    /// What drivers ask before they change something that was decided at `decided`, or
+    /// before they go on with it. A full disk, a store that does not answer or a process
+    /// that was stopped may come between: what was seen before that says nothing any
+    /// more, and the run decides anew.
+    pub fn permit(&self, decided: u64) -> Permit {
+        let (own, last) = (self.clone(), Arc::new(AtomicU64::new(decided)));
         Permit::new(move || {
-            let own = own.clone();
+            let (own, last) = (own.clone(), last.clone());
             async move {
                 own.assure().await.map_err(|Lost| {
-                    format!("run {} is driven by another process now", own.lease.run)
-                })
+                    let run = own.lease.run;
+                    Error::Refused(format!("run {run} is driven by another process now"))
+                })?;
+                let now = boot_ms();
+                let gap = now.saturating_sub(last.swap(now, Ordering::Relaxed));
+                if gap <= DECISION_AGE_MAX_MS {
+                    return Ok(());
+                }
+                let secs = gap as f64 / 1000.0;
+                Err(Error::Transient(format!(
+                    "not done: {secs:.1} s passed since it was decided, and much may have \
+                     changed; it is decided anew"
+                )))
             }
         })
     }
 }
 
 /// Milliseconds since the host was started, suspended or not.
-fn boot_ms() -> u64 {
+pub fn boot_ms() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
     now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
 }

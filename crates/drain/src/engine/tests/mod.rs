@@ -4,6 +4,7 @@ mod breaches;
 mod budgets;
 mod claims;
 mod effects;
+mod fences;
 mod forecasts;
 mod knobs;
 mod promotion;

@@ -40,24 +40,24 @@ datacenter: east
 datacenters: {east: {capacity: 10}, west: {capacity: 10}}
 services: [db]
 ";
-const BACK: &str = "back_fence: db:fence/west
+pub(super) const BACK: &str = "back_fence: db:fence/west
       back_caught_up: {name: lag-back, query: lag_back, equals: 0, no_data: block}";
 
-const DB: TaskId = TaskId(0);
+pub(super) const DB: TaskId = TaskId(0);
 
-struct Pair {
-    world: World,
-    primary: KnobId,
-    fence: KnobId,
-    fence_new: Option<KnobId>,
+pub(super) struct Pair {
+    pub world: World,
+    pub primary: KnobId,
+    pub fence: KnobId,
+    pub fence_new: Option<KnobId>,
     writes: usize,
     nearly: usize,
-    exactly: usize,
-    back: Option<usize>,
+    pub exactly: usize,
+    pub back: Option<usize>,
 }
 
 /// A primary in east with a replica in west that is far behind.
-fn pair(back: &str) -> Pair {
+pub(super) fn pair(back: &str) -> Pair {
     let files = [("db.yaml", SERVICE.replace("BACK", back)), ("east.yaml", EVACUATION.into())];
     let files = files.map(|(name, text)| (name.to_owned(), text)).to_vec();
     let library = Library::new(files);
@@ -87,35 +87,35 @@ fn pair(back: &str) -> Pair {
     pair
 }
 
-fn text(text: &str) -> Value {
+pub(super) fn text(text: &str) -> Value {
     Value::Text(text.into())
 }
 
 impl Pair {
-    fn lag(&mut self, lag: f64) {
+    pub fn lag(&mut self, lag: f64) {
         (self.world.values[self.nearly], self.world.values[self.exactly]) = (Some(lag), Some(lag));
     }
 
-    fn at(&self, knob: KnobId) -> &str {
+    pub fn at(&self, knob: KnobId) -> &str {
         match &self.world.knobs[knob.index()] {
             Value::Text(text) => text,
             Value::Number(_) => "a number",
         }
     }
 
-    fn fenced(&mut self) {
+    pub fn fenced(&mut self) {
         let fence = self.fence;
         self.world.until("it is fenced", |world| world.knobs[fence.index()] == text("fenced"));
     }
 
-    fn promoted(&mut self) {
+    pub fn promoted(&mut self) {
         self.lag(0.0);
         let primary = self.primary;
         self.world.until("it is promoted", |world| world.knobs[primary.index()] == text("west"));
     }
 
     /// What knobs were set to, in order.
-    fn sets(&self) -> Vec<String> {
+    pub fn sets(&self) -> Vec<String> {
         let sets = self.world.log.iter().filter_map(|record| match &record.fact {
             Fact::Issued { what: Effect::Write { knob, value }, .. } => {
                 Some(format!("{}={value}", self.world.run.plan().knob(*knob).name))

@@ -521,23 +521,10 @@ impl Driver {
         match Run::resume(self.executed.clone(), &self.log) {
             Ok(run) => {
                 self.see(&Event::Resumed { state: run.state() });
-                let in_flight: Vec<(EffectId, Effect)> = run
-                    .state()
-                    .in_flight
-                    .iter()
-                    .map(|(effect, own)| (*effect, own.what.clone()))
-                    .collect();
                 self.run = Some(run);
-                for (effect, what) in in_flight {
-                    match (self.sabotage, &what) {
-                        (Some(Sabotage::TakenAsSaid), Effect::Say(_)) => {
-                            self.hear_of(effect, self.world.site.latency);
-                        }
-                        _ => self.begin(effect, what),
-                    }
-                }
                 // Before anything else: what was known of others may not have been written.
                 self.announce(self.fleet.clone());
+                self.take_up();
                 self.observe();
                 self.tell(Happening::Tick);
             }
@@ -546,6 +533,23 @@ impl Driver {
                 self.violation = Some(Violation { checker: "replay", what });
             }
         }
+    }
+}
+
+impl Driver {
+    /// Goes on with what was in flight, as whoever drives the engine has to.
+    fn take_up(&mut self) {
+        let now = self.clock();
+        // The first record may have been the last.
+        let Some(run) = &mut self.run else { return };
+        let (records, messages) = run.take_up(now);
+        for (effect, what) in messages {
+            match self.sabotage {
+                Some(Sabotage::TakenAsSaid) => self.hear_of(effect, self.world.site.latency),
+                _ => self.begin(effect, what),
+            }
+        }
+        self.take(records);
     }
 }
 

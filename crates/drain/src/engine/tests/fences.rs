@@ -1,0 +1,262 @@
+//! What is done behind a fence is done on what was seen behind it: not on what was
+//! seen before a try in vain, a crash, or a person who opened the fence meanwhile.
+
+use super::promotion::{BACK, DB, Pair, pair, text};
+use super::*;
+
+fn failed(why: &str) -> Ended {
+    Ended::Failed { why: why.into() }
+}
+
+/// A promotion that was tried once, in vain.
+fn tried(back: &str) -> Pair {
+    let mut pair = pair(back);
+    let primary = pair.primary;
+    pair.world.broken.insert(primary, failed("not now"));
+    pair.lag(0.0);
+    pair.world.until("it was tried", |world| world.run.state().task(DB).tries_in_vain > 0);
+    pair
+}
+
+fn writes_of(pair: &Pair, what: &str) -> usize {
+    pair.sets().iter().filter(|set| *set == what).count()
+}
+
+/// A person opens the fence between two tries, and writes are acknowledged.
+#[test]
+fn a_promotion_that_failed_is_repeated_only_after_fence_and_catching_up() {
+    let mut pair = tried("");
+    let tries = writes_of(&pair, r#"primary="west""#);
+    pair.world.knobs[pair.fence.index()] = text("open");
+    pair.lag(5000.0);
+    pair.world.broken.clear();
+    for _ in 0..40 {
+        pair.world.pass();
+        assert_eq!(writes_of(&pair, r#"primary="west""#), tries, "5000 writes are missing");
+    }
+    assert_eq!(pair.at(pair.fence), "fenced", "closed again");
+    pair.promoted();
+    pair.world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+    pair.world.check_replay();
+}
+
+#[test]
+fn a_promotion_that_keeps_failing_is_given_up_behind_its_fence() {
+    let mut pair = tried("");
+    pair.world.until("it gives up", |world| world.phase(DB) == Phase::Failed);
+    assert_eq!(writes_of(&pair, r#"primary="west""#), ATTEMPTS_MAX as usize);
+    assert_eq!((pair.at(pair.fence), pair.at(pair.primary)), ("fenced", "east"));
+    assert_eq!(pair.world.run.state().left_closed(pair.world.run.plan()).count(), 1);
+    let trouble = pair.world.run.state().task(DB).trouble().unwrap();
+    assert!(trouble.contains("not now"), "{trouble}");
+    pair.world.check_replay();
+}
+
+/// What was in flight is not done again by whoever takes the run up.
+#[test]
+fn a_promotion_that_was_in_flight_at_a_crash_begins_again_with_its_fence() {
+    let mut pair = pair("");
+    pair.lag(0.0);
+    pair.fenced();
+    pair.world.held_back = Some(Vec::new());
+    pair.world.until("it is in flight", |world| {
+        world.held_back.as_ref().is_some_and(|held_back| !held_back.is_empty())
+    });
+    pair.world.held_back = None;
+    // The command was killed with the server, and a person opened the fence.
+    pair.world.knobs[pair.fence.index()] = text("open");
+    pair.lag(194.0);
+    let plan = pair.world.run.plan().clone();
+    pair.world.run = Run::resume(plan, &pair.world.log).unwrap();
+    let (records, messages) = pair.world.run.take_up(pair.world.now);
+    assert_eq!(messages, []);
+    pair.world.take(records);
+    for _ in 0..40 {
+        pair.world.pass();
+        assert_eq!(pair.at(pair.primary), "east", "194 writes are missing");
+    }
+    pair.promoted();
+    pair.world.check_replay();
+}
+
+#[test]
+fn a_promotion_that_worked_although_it_failed_is_not_repeated() {
+    let mut pair = tried("");
+    let tries = writes_of(&pair, r#"primary="west""#);
+    pair.world.knobs[pair.primary.index()] = text("west");
+    pair.world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+    assert_eq!(writes_of(&pair, r#"primary="west""#), tries);
+    pair.world.check_replay();
+}
+
+/// Some servers have changed and some have not: nothing tells any more what is
+/// missing. With the fence closed all the time the next try may complete it.
+#[test]
+fn a_promotion_that_is_half_done_is_completed_behind_its_fence() {
+    let mut pair = tried("");
+    pair.world.knobs[pair.primary.index()] = text("east+west");
+    pair.world.values[pair.exactly] = None;
+    let fences = writes_of(&pair, r#"fence/east="fenced""#);
+    pair.world.passes(Millis(2_000));
+    pair.world.broken.clear();
+    let primary = pair.primary;
+    pair.world.until("it is promoted", |world| world.knobs[primary.index()] == text("west"));
+    assert_eq!(writes_of(&pair, r#"fence/east="fenced""#), fences, "it was never open");
+    pair.world.check_replay();
+}
+
+/// Both would take writes: whichever is kept, those of the other are lost.
+#[test]
+fn a_fence_is_not_opened_over_two_primaries() {
+    let mut pair = tried(BACK);
+    pair.world.knobs[pair.primary.index()] = text("east+west");
+    (pair.world.values[pair.exactly], pair.world.values[pair.back.unwrap()]) = (None, None);
+    pair.world.until("it gives up", |world| world.phase(DB) == Phase::Failed);
+    assert_eq!(pair.at(pair.fence), "fenced");
+    pair.world.say(Command::Abort { how: Abort::Revert });
+    pair.world.until("it gives up", |world| world.outcome().is_some());
+    assert_eq!(pair.world.phase(DB), Phase::Unreverted);
+    let fence_new = pair.fence_new.unwrap();
+    assert_eq!((pair.at(pair.fence), pair.at(fence_new)), ("fenced", "fenced"));
+    let trouble = pair.world.run.state().task(DB).trouble().unwrap().to_owned();
+    assert!(
+        trouble.contains(r#"db:primary is "east+west", so db:fence/west stays closed"#),
+        "{trouble}"
+    );
+    assert_eq!(pair.world.run.state().left_closed(pair.world.run.plan()).count(), 2);
+    pair.world.check_replay();
+}
+
+/// A person promoted another one meanwhile: the old one must not take writes again.
+#[test]
+fn a_fence_is_not_lifted_after_something_else_promoted() {
+    let mut pair = pair("");
+    pair.lag(4000.0);
+    pair.fenced();
+    pair.world.knobs[pair.primary.index()] = text("west");
+    pair.world.until("it gives up", |world| world.phase(DB) == Phase::Failed);
+    assert_eq!(pair.at(pair.fence), "fenced");
+    pair.world.check_replay();
+}
+
+/// `east+west` is what a driver says whose servers differ. It is no value to go back to.
+#[test]
+fn a_promotion_does_not_begin_while_its_servers_differ() {
+    let mut pair = pair("");
+    pair.world.knobs[pair.primary.index()] = text("east+west");
+    pair.lag(0.0);
+    pair.world.passes(Millis(20_000));
+    assert_eq!(pair.sets(), [""; 0]);
+    let held = pair.world.run.state().task(DB).hold.clone();
+    assert!(
+        matches!(held, Some((_, Hold::Unreadable { knob })) if knob == pair.primary),
+        "{held:?}"
+    );
+    pair.world.knobs[pair.primary.index()] = text("east");
+    pair.promoted();
+    assert_eq!(pair.world.run.state().task(DB).origin(pair.primary), Some(&text("east")));
+    pair.world.check_replay();
+}
+
+#[test]
+fn a_fence_that_was_open_while_it_was_waited_for_begins_again() {
+    let mut pair = pair("");
+    pair.lag(4000.0);
+    pair.fenced();
+    pair.world.knobs[pair.fence.index()] = text("open");
+    pair.world.passes(Millis(1_000));
+    pair.world.sweep();
+    assert_eq!(pair.at(pair.fence), "fenced", "drift is put back");
+    pair.promoted();
+    assert_eq!(writes_of(&pair, r#"fence/east="fenced""#), 3, "closed, put back, closed again");
+    pair.world.check_replay();
+}
+
+fn user(uid: u32, name: &str) -> Actor {
+    Actor::user(User { uid, gid: uid, pid: None, name: Some(name.into()) })
+}
+
+#[test]
+fn what_two_people_gave_up_for_a_promotion_is_not_given_up_on_its_way_back() {
+    let mut pair = pair(BACK);
+    // One condition serves both ways.
+    let mut plan = (**pair.world.run.plan()).clone();
+    let (there, back) = (ConditionId(pair.exactly as u32), pair.back.unwrap());
+    for stage in &mut plan.tasks[DB.index()].stages {
+        if let StageKind::Await { condition } = &mut stage.kind
+            && condition.index() == back
+        {
+            *condition = there;
+        }
+    }
+    let knobs = pair.world.knobs.clone();
+    pair.world = World::open(Sketch { plan });
+    pair.world.knobs = knobs;
+    pair.lag(4000.0);
+    pair.fenced();
+    for by in [user(7, "ann"), user(8, "bob")] {
+        let command = Command::Override { condition: there, task: Some(DB) };
+        pair.world.event(Event::Said { by, reason: "lost anyway".into(), command });
+    }
+    let primary = pair.primary;
+    pair.world.until("it is promoted", |world| world.knobs[primary.index()] == text("west"));
+    pair.world.say(Command::Abort { how: Abort::Revert });
+    for _ in 0..60 {
+        pair.world.pass();
+        assert_eq!(pair.at(primary), "west", "4000 writes of west are missing at east");
+    }
+    pair.lag(0.0);
+    pair.world.until("it is back", |world| world.outcome() == Some(RunOutcome::Reverted));
+    pair.world.check_replay();
+}
+
+/// A restore of one task that moves a knob from 0 to 1.
+fn restore(on_breach: OnBreach) -> World {
+    let (world, ..) = watched(on_breach);
+    let mut plan = (**world.run.plan()).clone();
+    plan.direction = Direction::Restore;
+    for stage in &mut plan.tasks[0].stages {
+        if let StageKind::Shift { to, .. } = &mut stage.kind {
+            *to = Goal::Value(Value::Number(1.0));
+        }
+    }
+    let mut world = World::open(Sketch { plan });
+    world.knobs[0] = Value::Number(0.0);
+    world.until("it is half-way", |world| world.knobs[0].number() >= Some(0.5));
+    world
+}
+
+/// The others may be what is bad, and nothing else serves.
+#[test]
+fn a_restore_never_moves_traffic_out_by_itself() {
+    for on_breach in [OnBreach::Hold, OnBreach::BackOff, OnBreach::Revert] {
+        let mut world = restore(on_breach);
+        let at = world.knobs[0].clone();
+        world.values[0] = Some(99.0);
+        world.passes(Millis::from_secs(60));
+        assert_eq!(world.knobs[0], at, "{on_breach:?}");
+        world.values[0] = Some(0.1);
+        world.until("it goes on", |world| world.outcome() == Some(RunOutcome::Completed));
+        world.check_replay();
+    }
+}
+
+/// The way back of a restore leads out: what cannot be seen is not moved.
+#[test]
+fn the_way_back_of_a_restore_waits_for_health_and_for_data() {
+    for value in [None, Some(99.0)] {
+        let mut world = restore(OnBreach::Hold);
+        world.values[0] = value;
+        world.say(Command::Abort { how: Abort::Revert });
+        // What was in flight is waited for.
+        world.passes(Millis(1_000));
+        let at = world.knobs[0].clone();
+        world.passes(Millis::from_secs(120));
+        assert_eq!(world.knobs[0], at, "{value:?}");
+        let held = world.run.state().task(TaskId(0)).hold.clone();
+        assert!(held.is_some(), "{value:?}");
+        world.say(Command::Override { condition: ConditionId(0), task: None });
+        world.until("it is back", |world| world.outcome() == Some(RunOutcome::Reverted));
+        world.check_replay();
+    }
+}
