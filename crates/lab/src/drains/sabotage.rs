@@ -59,6 +59,8 @@ pub enum Sabotage {
     NoUndo,
     /// What follows a fence is held by whatever holds other stages.
     HeldFences,
+    /// What is done behind a fence is repeated as anything else is.
+    ForgottenFences,
     /// What divides 0 by 0 counts as 0: nothing fails.
     ZeroByZeroIsZero,
     /// What divides 0 by 0 blocks, whatever the plan says.
@@ -75,7 +77,8 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// Every sabotage with the checker that must find it.
-    pub const ALL: [(Sabotage, &str); 30] = [
+    pub const ALL: [(Sabotage, &str); 31] = [
+        (Sabotage::ForgottenFences, "fences"),
         (Sabotage::NoParents, "order"),
         (Sabotage::NoHealth, "gates"),
         (Sabotage::DeafToOthers, "limits"),
@@ -122,6 +125,9 @@ impl Sabotage {
                 plan.health.clear();
                 plan.tasks.iter_mut().for_each(|task| task.health.clear());
             }
+            Sabotage::ForgottenFences => plan.tasks.iter_mut().for_each(|task| {
+                task.fences.clear();
+            }),
             Sabotage::NoUndo => plan.tasks.iter_mut().for_each(|task| task.undo = None),
             Sabotage::ZeroByZeroBlocks => {
                 plan.conditions.iter_mut().for_each(|own| {

@@ -1,11 +1,12 @@
-//! A primary changes only behind a fence, on the way there and on the way back,
-//! and nothing stays fenced: no task is held, stopped or abandoned between a
+//! A primary changes only behind a fence, on the way there and on the way back: one
+//! that was read closed since the last try, with what is missing looked at since it was
+//! last open. And nothing stays fenced: no task is held, stopped or abandoned between a
 //! fence and what lifts it, and one that gives up has lifted its fence.
 
 use std::sync::Arc;
 
 use drain::engine::{Effect, Fact, Hold, Record, Trigger};
-use drain::{KnobId, Plan, StageKind, TaskId, Time, UndoBy, Value};
+use drain::{KnobId, Outcome, Plan, StageKind, TaskId, Time, UndoBy, Value};
 
 use super::progress::Progress;
 use super::{Checker, Event};
@@ -27,6 +28,10 @@ struct Promotion {
     is_begun: bool,
     /// Whether a write of the fence has failed since it last worked.
     is_in_doubt: bool,
+    /// Whether the fence was read closed since the last try of the promotion, and
+    /// whether what is missing was looked at since the fence was last open.
+    is_verified: bool,
+    is_awaited: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -55,6 +60,8 @@ impl Promotion {
             back: set(&own.stages[first.index()..])?,
             is_begun: false,
             is_in_doubt: false,
+            is_verified: false,
+            is_awaited: false,
         })
     }
 }
@@ -90,10 +97,13 @@ impl Fences {
                 if own == task && knob == primary && self.at(*task, *primary) != Some(value) =>
             {
                 let fence = if self.progress.task(*task).is_running { there } else { back };
-                match self.is_closed(*task, fence) {
-                    true => Ok(()),
-                    false => Err(format!("{name} sets the primary to {value} without a fence")),
-                }
+                let doubt = match self.is_closed(*task, fence) {
+                    false => "without a fence",
+                    true if !promotion.is_verified => "without a look at its fence since",
+                    true if !promotion.is_awaited => "by what was seen before its fence was open",
+                    true => return Ok(()),
+                };
+                Err(format!("{name} sets the primary to {value} {doubt}"))
             }
             Fact::Held {
                 task: own,
@@ -122,12 +132,36 @@ impl Fences {
 
     fn take(&mut self, record: &Record) -> Result<(), String> {
         self.promotions.iter().try_for_each(|promotion| self.check(promotion, record))?;
+        let plan = self.progress.plan.clone();
         for promotion in &mut self.promotions {
             match &record.fact {
+                Fact::Left { task, stage, outcome: Outcome::Done } if *task == promotion.task => {
+                    match &plan.task(*task).stages[stage.index()].kind {
+                        StageKind::Verify { .. } => promotion.is_verified = true,
+                        StageKind::Await { .. } => promotion.is_awaited = true,
+                        _ => {}
+                    }
+                }
+                Fact::Entered { task, stage } if *task == promotion.task => {
+                    let kind = &plan.task(*task).stages[stage.index()].kind;
+                    let fences = [&promotion.there, &promotion.back];
+                    if matches!(kind, StageKind::Set { knob, to } if fences
+                        .iter()
+                        .any(|own| own.knob == *knob && own.closed == *to.value()))
+                    {
+                        (promotion.is_verified, promotion.is_awaited) = (false, false);
+                    }
+                }
+                Fact::Drifted { knob, .. }
+                    if [promotion.there.knob, promotion.back.knob].contains(knob) =>
+                {
+                    (promotion.is_verified, promotion.is_awaited) = (false, false);
+                }
                 Fact::Issued { task, what: Effect::Write { knob, .. }, .. }
                     if *task == promotion.task =>
                 {
                     promotion.is_begun |= *knob == promotion.primary;
+                    promotion.is_verified &= *knob != promotion.primary;
                     promotion.is_in_doubt |= *knob == promotion.there.knob;
                 }
                 Fact::Ended { effect, result: drain::engine::Ended::Done { .. } } => {

@@ -86,14 +86,23 @@ impl Ways {
         self.tried[task.index()] = None;
         // Who begins enters the stage that it begins with.
         let begins = self.progress.task(task).stage.unwrap_or(StageId(0));
-        let expected = self.next[task.index()].take().unwrap_or(Next::Stage(begins));
-        match expected == Next::Stage(stage) {
+        let left = self.next[task.index()].take();
+        let expected = left.unwrap_or(Next::Stage(begins));
+        match expected == Next::Stage(stage) || (left.is_none() && self.is_again(task, stage)) {
             true => Ok(()),
             false => {
                 let name = self.progress.name(task);
                 Err(format!("{name} entered {stage:?}, and its way leads to {expected:?}"))
             }
         }
+    }
+
+    /// Whether a stage is where what is done behind a fence begins again, without
+    /// having left its own: with the fence, or with a look at it.
+    fn is_again(&self, task: TaskId, stage: StageId) -> bool {
+        let (own, at) = (self.progress.plan.task(task), self.progress.task(task));
+        let again = |at: StageId| [own.fence_before(at), own.verified_before(at)];
+        at.stage.is_some_and(|at| own.is_guarded(at) && again(at).contains(&Some(stage)))
     }
 
     fn move_task(&mut self, task: TaskId, trigger: Trigger) -> Result<(), String> {
