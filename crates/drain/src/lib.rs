@@ -27,9 +27,9 @@ pub use forecast::{Eta, Forecast, forecast};
 pub use number::{number, percent};
 pub use plan::{
     Act, Basis, Budget, BudgetId, Capacity, ConditionId, Datacenter, DatacenterId, Direction, Exit,
-    Expected, Fence, Foresight, Goal, KeepDrained, Knob, KnobId, Limits, Move, Next, OnBreach,
-    Outcome, Pace, Plan, Position, Predicted, Saying, ServiceTraffic, Stage, StageId, StageKind,
-    Task, TaskId, TrafficAt, TrafficKnob, Undo, UndoBy, Unserved,
+    Expected, Fence, Foresight, Goal, KeepDrained, Knob, KnobId, LOAD_MAX, Limits, Move, Next,
+    OnBreach, Outcome, Pace, Plan, Position, Predicted, Saying, ServiceTraffic, Stage, StageId,
+    StageKind, Task, TaskId, TrafficAt, TrafficKnob, Undo, UndoBy, Unserved,
 };
 pub use runbook::promql;
 pub use time::{Millis, Time};

@@ -9,6 +9,10 @@ use serde::{Deserialize, Serialize};
 use super::{Direction, Plan, ServiceTraffic, StageKind};
 use crate::value::Value;
 
+/// The largest load of a service in a datacenter. A larger one is no load that was
+/// declared or measured right, and sums of it would not add up.
+pub const LOAD_MAX: f64 = 1e15;
+
 /// Sums of fractions are never exact.
 const ROUNDING: f64 = 1e-9;
 

@@ -20,7 +20,7 @@ use crate::value::Value;
 
 pub(crate) use compile::{Given, compile};
 pub use foresight::{Basis, Capacity, Foresight, Move, Predicted};
-pub use load::Unserved;
+pub use load::{LOAD_MAX, Unserved};
 pub use traffic::{Position, ServiceTraffic, TrafficAt, TrafficKnob};
 
 /// Everything that one run does.

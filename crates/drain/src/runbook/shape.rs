@@ -67,6 +67,7 @@ pub(crate) enum Kind {
     Record(&'static Shape),
 }
 
+use crate::plan::LOAD_MAX;
 use Kind::*;
 use Need::{Default, Optional, Required};
 
@@ -99,7 +100,7 @@ pub(crate) static SERVICE: Shape = Shape {
         ),
         field(
             "load",
-            Map(&Number { min: 0.0, max: f64::INFINITY }),
+            Map(&Number { min: 0.0, max: LOAD_MAX }),
             Optional,
             "How much of each datacenter's capacity it uses.",
         ),
@@ -295,7 +296,7 @@ pub(crate) static DATACENTER: Shape = Shape {
     fields: &[
         field(
             "capacity",
-            Number { min: 0.0, max: f64::INFINITY },
+            Number { min: 0.0, max: LOAD_MAX },
             Required,
             "How much it can serve, in the unit of the services' `load`.",
         ),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use drain::history::{STUCK_MARGIN, Sample, expect};
 use drain::runbook::{Library, Problem, Severity};
-use drain::{Direction, Expected, Knob, Millis, Plan};
+use drain::{Direction, Expected, Knob, Millis, Plan, Task};
 
 use super::ledger::{self, direction_name};
 use super::runbooks::read_most_files;
@@ -130,9 +130,52 @@ impl Drains {
             survey.warnings.extend(warned);
         }
         self.judge_originals(plan, &mut survey).await;
+        self.judge_fences_of_others(plan, &mut survey).await;
         survey.judge_load(plan);
         survey.judge_limits(plan);
         survey
+    }
+
+    /// A drain leaves the old primary fenced until its restore. A promotion in another
+    /// datacenter may make just that server the primary: then every write is refused.
+    async fn judge_fences_of_others(&self, plan: &Plan, survey: &mut Survey) {
+        let promoted = |plan: &Plan| -> BTreeSet<Knob> {
+            let undone = plan.tasks.iter().filter_map(Task::undone_knob);
+            undone.map(|knob| plan.knob(knob).clone()).collect()
+        };
+        let primaries = promoted(plan);
+        let Ok(drained) = self.world.store.drained().await else { return };
+        let others = drained.into_iter().filter(|own| own.datacenter != plan.datacenter);
+        for other in others.filter(|_| !primaries.is_empty()) {
+            let Ok(Some(left)) = fleet::recorded(&self.world, &other.datacenter).await else {
+                continue;
+            };
+            for task in left.plan.tasks.iter() {
+                let primary = task.undone_knob().map(|knob| left.plan.knob(knob));
+                let Some(primary) = primary.filter(|own| primaries.contains(own)) else { continue };
+                for fence in &task.fences {
+                    let knob = left.plan.knob(fence.knob);
+                    // What this plan sets itself is looked at by its own tasks.
+                    if plan.knobs.contains(knob) {
+                        continue;
+                    }
+                    let Ok(found) = self.world.drivers.read(knob).await else { continue };
+                    if !fence.is_closed_in_part(&found) {
+                        continue;
+                    }
+                    let why = format!(
+                        "{knob} is {found} since the drain of {}, and this run sets {primary}: if \
+                         that makes its server the primary, all writes are refused; accepted: a \
+                         restore of {0} first, or --disaster and then opening it by hand",
+                        other.datacenter
+                    );
+                    match plan.direction {
+                        Direction::Drain => survey.problems.push(why),
+                        Direction::Restore => survey.warnings.push(why),
+                    }
+                }
+            }
+        }
     }
 
     /// What a drain has turned and a restore would not put back, since the
