@@ -79,6 +79,12 @@ pub fn undefined(selector: &str) -> String {
     format!("count({selector}) > (count({selector} >= -Inf) or vector(0))")
 }
 
+/// Has a value if one of the series of a selector is negative, which aggregations such
+/// as `max` pass over: the least of them, with its labels.
+pub fn negative(selector: &str) -> String {
+    format!("bottomk(1,{selector} < 0)")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -97,6 +97,9 @@ pub enum NoValue {
     Vanished { selector: String, within: Millis },
     /// A series that a selector of an exact condition matches is not a number.
     Undefined { selector: String },
+    /// A series that a selector of an exact condition matches is negative: many
+    /// exporters say -1 of what they do not know.
+    Negative { selector: String, series: String, value: f64 },
     /// Samples are stamped in the future, or were a while ago: nobody knows when
     /// they were taken.
     Ahead { selector: String, lead: Option<Millis>, is_past: bool },
@@ -128,6 +131,10 @@ impl NoValue {
             NoValue::Undefined { selector } => {
                 format!("a series of {selector} is NaN: what it would say is not known")
             }
+            NoValue::Negative { selector, series, value } => format!(
+                "{series} is {value}: a negative value means unknown; accepted: 0 or more in every \
+                 series of {selector}, or a query that selects none but the series that count"
+            ),
             NoValue::Ahead { selector, lead, is_past } => {
                 let lead = lead.map_or_else(String::new, |lead| format!("up to {lead} "));
                 let (verb, ago) = match is_past {

@@ -5,6 +5,7 @@ mod common;
 
 use std::f64::consts::TAU;
 use std::fmt::Write;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -503,6 +504,35 @@ async fn replicas_behind_a_load_balancer_are_never_taken_for_newer() {
     assert!(values > 50, "{values} values were compared");
 }
 
+/// The Prometheus, and a scraper of the same targets.
+fn both(server: &RealPrometheus, targets: &[SocketAddr]) -> [Box<dyn Health>; 2] {
+    let interval = Duration::from_millis(250);
+    let targets = targets.iter().map(|address| Target {
+        endpoint: format!("http://{address}/metrics").parse().unwrap(),
+        job: "test".into(),
+        credentials: None,
+    });
+    let settings = ScraperSettings { interval, ..ScraperSettings::new(targets.collect()) };
+    [Box::new(client(server)), Box::new(Scraper::start(settings))]
+}
+
+/// Measures an exact condition until its value, or why there is none, contains this.
+async fn until(health: &dyn Health, query: &str, what: &str) {
+    let exact = Condition { is_exact: true, ..condition(query, Comparison::AtMost, 0.0) };
+    let deadline = Instant::now() + 6 * COLLECTED;
+    loop {
+        let text = match health.measure(&exact).await {
+            Ok(reading) => reading.value.to_string(),
+            Err(why) => why.to_string(),
+        };
+        if text.contains(what) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{query}: {text}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
 /// One of two replicas is behind, and its exporter dies: the other one is not what
 /// an exact condition is about.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -518,31 +548,7 @@ async fn an_exact_condition_misses_the_series_of_an_exporter_that_died() {
     });
     let targets = [behind.address, level.address];
     let Some(server) = RealPrometheus::start(&targets) else { return };
-    let interval = Duration::from_millis(250);
-    let targets = targets.map(|address| Target {
-        endpoint: format!("http://{address}/metrics").parse().unwrap(),
-        job: "test".into(),
-        credentials: None,
-    });
-    let settings = ScraperSettings { interval, ..ScraperSettings::new(targets.into()) };
-    let healths: [Box<dyn Health>; 2] =
-        [Box::new(client(&server)), Box::new(Scraper::start(settings))];
-    let exact =
-        |query: &str| Condition { is_exact: true, ..condition(query, Comparison::AtMost, 0.0) };
-    let until = async |health: &dyn Health, query: &str, what: &str| {
-        let deadline = Instant::now() + 6 * COLLECTED;
-        loop {
-            let text = match health.measure(&exact(query)).await {
-                Ok(reading) => reading.value.to_string(),
-                Err(why) => why.to_string(),
-            };
-            if text.contains(what) {
-                return;
-            }
-            assert!(Instant::now() < deadline, "{query}: {text}");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
+    let healths = both(&server, &targets);
     for health in &healths {
         until(&**health, "count(lag)", "2").await;
         until(&**health, "lag", "500").await;
@@ -559,5 +565,46 @@ async fn an_exact_condition_misses_the_series_of_an_exporter_that_died() {
         for query in ["lag", "max(lag)", "sum(lag)"] {
             until(&**health, query, why).await;
         }
+    }
+}
+
+/// Many exporters say -1 where the lag is not known, and `max` passes over it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_exact_condition_has_no_value_while_one_of_its_series_is_negative() {
+    let stub = Stub::start(|_| {
+        let lag = "lag{replica=\"west\"} -1\nlag{replica=\"south\"} 0\n";
+        let odd = "odd{shard=\"a\"} -Inf\nodd{shard=\"b\"} 0\n";
+        let counters = "written 700\napplied{replica=\"west\"} 700\n";
+        Reply::Whole(200, [lag, odd, counters].concat())
+    });
+    let Some(server) = RealPrometheus::start(&[stub.address]) else { return };
+    let instance = format!("instance=\"{}\",job=\"test\"", stub.address);
+    let west = format!("lag{{{instance},replica=\"west\"}} is -1: a negative value means unknown");
+    let endless = format!("odd{{{instance},shard=\"a\"}} is -inf: a negative value means unknown");
+    for health in both(&server, &[stub.address]) {
+        // Whatever the query makes of it.
+        for query in [
+            "max(lag)",
+            "sum(lag) + 1",
+            "abs(lag)",
+            "lag >= 0",
+            "clamp_min(lag, 0)",
+            "max_over_time(lag[1m])",
+            "max({__name__=~\"la.*\"})",
+            "max(applied) - max(written) + max(lag)",
+        ] {
+            until(&*health, query, &west).await;
+        }
+        until(&*health, "max(odd)", &endless).await;
+        let value = async |is_exact, query: &str| {
+            let condition = condition(query, Comparison::AtMost, 0.0);
+            let reading = health.measure(&Condition { is_exact, ..condition }).await;
+            reading.map(|reading| reading.value)
+        };
+        assert_eq!(value(true, "lag{replica=\"south\"}").await, Ok(0.0));
+        // Counters are not negative; their difference may be, and is judged as a value.
+        assert_eq!(value(true, "max(written) - min(applied)").await, Ok(0.0));
+        assert_eq!(value(true, "max(applied) - max(written) - 5").await, Ok(-5.0));
+        assert_eq!(value(false, "max(lag)").await, Ok(0.0));
     }
 }

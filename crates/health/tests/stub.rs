@@ -159,6 +159,34 @@ async fn an_exact_condition_has_no_value_when_one_of_its_series_is_gone_or_not_a
     assert_eq!(client(&stub).measure(&exact(false)).await.unwrap().value, 0.0);
 }
 
+#[tokio::test]
+async fn an_exact_condition_has_no_value_when_one_of_its_series_is_negative() {
+    let exact = |is_exact| Condition { is_exact, ..condition("max(lag)", Comparison::AtMost, 0.0) };
+    let row = |labels: &str, value: &str| {
+        format!(r#"{{"metric":{{{labels}}},"value":[{NOW_SECS},"{value}"]}}"#)
+    };
+    let stub = Stub::start(move |asked| {
+        let is_asked = asked.field("query").unwrap().contains("bottomk(1,lag < 0)");
+        let west = r#""__name__":"lag","replica":"west","pharos_selector":"0 negative""#;
+        let rows = [
+            row(r#""pharos_selector":"value""#, "0"),
+            row(r#""pharos_selector":"0""#, "999"),
+            row(r#""pharos_selector":"0 scraped""#, "999"),
+            row(west, "-1"),
+        ];
+        let rows = rows[..if is_asked { 4 } else { 3 }].join(",");
+        let data = format!(r#"{{"resultType":"vector","result":[{rows}]}}"#);
+        Reply::Whole(200, format!(r#"{{"status":"success","data":{data}}}"#))
+    });
+    let refused = client(&stub).measure(&exact(true)).await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "lag{replica=\"west\"} is -1: a negative value means unknown; accepted: 0 or more in every \
+         series of lag, or a query that selects none but the series that count"
+    );
+    assert_eq!(client(&stub).measure(&exact(false)).await.unwrap().value, 0.0);
+}
+
 const AHEAD: &str = "accepted: exporters whose clock is right, or `honor_timestamps: false` in \
                      Prometheus";
 

@@ -30,7 +30,16 @@ impl Row {
 
     /// Its labels without `hidden`, as PromQL writes them; `None` if it has none.
     pub fn series(&self, hidden: &str) -> Option<String> {
-        let own = self.labels.iter().filter(|(name, _)| *name != NAME && *name != hidden);
+        self.shown(|name| name != NAME && name != hidden)
+    }
+
+    /// The same with the name of its metric.
+    pub fn named(&self, hidden: &str) -> Option<String> {
+        self.shown(|name| name != hidden)
+    }
+
+    fn shown(&self, keep: impl Fn(&str) -> bool) -> Option<String> {
+        let own = self.labels.iter().filter(|(name, _)| keep(name));
         let own = own.map(|(name, value)| (crate::excerpt(name), crate::excerpt(value)));
         let own = Labels::new(own.collect()).filter(|own| own.iter().next().is_some());
         own.map(|own| crate::excerpt(&own.to_string()))

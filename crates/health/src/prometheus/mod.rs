@@ -91,6 +91,11 @@ impl Prometheus {
             if stamps.is_undefined {
                 return Err(NoValue::Undefined { selector: selector.to_owned() });
             }
+            if let Some((series, value)) = &stamps.negative {
+                let selector = selector.to_owned();
+                let series = series.clone().unwrap_or_else(|| selector.clone());
+                return Err(NoValue::Negative { selector, series, value: *value });
+            }
         }
         Ok(all.iter().map(Stamps::age).collect())
     }

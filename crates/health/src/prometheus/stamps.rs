@@ -37,6 +37,7 @@ pub fn query(query: &str, basis: &Basis, ended: Option<Millis>) -> String {
         let doubts = [
             (format!("{at} ended"), freshness::ended(selector, ended.unwrap_or_default())),
             (format!("{at} undefined"), freshness::undefined(selector)),
+            (format!("{at} negative"), freshness::negative(selector)),
             (format!("{at} count"), format!("count({selector})")),
         ];
         let doubts = doubts.into_iter().filter(|_| ended.is_some());
@@ -84,6 +85,8 @@ pub struct Stamps {
     pub has_ended: bool,
     /// A series is not a number. The same.
     pub is_undefined: bool,
+    /// The labels, if there are any, and the value of a series that is negative. The same.
+    pub negative: Option<(Option<String>, f64)>,
     /// How many series there are. The same.
     count: Option<f64>,
 }
@@ -92,13 +95,15 @@ impl Stamps {
     /// What a response says about so many selectors.
     pub fn read(selectors: usize, rows: &[Row]) -> Vec<Stamps> {
         let mut all = vec![Stamps::default(); selectors];
-        for row in rows.iter().filter(|row| row.value.is_finite()) {
+        for row in rows.iter().filter(|row| !row.value.is_nan()) {
             let label = row.label(LABEL).unwrap_or_default();
             let (place, part) = label.split_once(' ').unwrap_or((label, ""));
             let place = place.parse::<usize>().ok();
             let Some(stamps) = place.and_then(|at| all.get_mut(at)) else { continue };
             stamps.evaluated = row.at_secs;
             match part {
+                "negative" => stamps.negative = Some((row.named(LABEL), row.value)),
+                _ if row.value.is_infinite() => {}
                 "" => stamps.stamped = Some(row.value),
                 "scraped" => stamps.scraped = Some(row.value),
                 "ended" => stamps.has_ended = true,

@@ -16,7 +16,7 @@ use crate::freshness::{self, Basis, DISTRUST};
 use crate::http::{Client, Credentials, Endpoint, Failure};
 use crate::query::{Fault, Outcome, Query};
 use crate::series::{Bounds, Counts};
-use crate::{Health, Measuring, NoValue, Reading, counted, query_of};
+use crate::{Health, Measuring, NoValue, Reading, counted, excerpt, query_of};
 use book::{Book, Scrape};
 
 pub use book::Standing;
@@ -171,7 +171,11 @@ impl Scraper {
             // A target that is away, or was not read yet, may have the last word.
             let early = book.standings().iter().filter(|_| condition.is_exact);
             let early = early.cloned().find_map(Standing::into_doubt);
-            let doubt = doubt.map(|(_, why)| why.clone()).or(early);
+            let mut pairs = basis.selectors().zip(&selectors).filter(|_| condition.is_exact);
+            let negative = pairs.find_map(|(text, selector)| {
+                negative(text, &selector.evaluate(book.store(), now).ok()?)
+            });
+            let doubt = doubt.map(|(_, why)| why.clone()).or(negative).or(early);
             let age = |selector: &Query| Some(now - selector.newest(book.store(), now)?);
             let ages: Vec<Option<Millis>> = selectors.iter().map(age).collect();
             (ages, doubt, query.evaluate(book.store(), now).map_err(NoValue::Unanswerable)?)
@@ -192,6 +196,15 @@ impl Scraper {
             }
         }
     }
+}
+
+/// What is wrong if series of a selector are negative: of the least of them.
+fn negative(selector: &str, outcome: &Outcome) -> Option<NoValue> {
+    let Outcome::Vector(elements) = outcome else { return None };
+    let negative = elements.iter().filter(|element| element.value < 0.0);
+    let least = negative.min_by(|a, b| a.value.total_cmp(&b.value))?;
+    let series = excerpt(&least.labels.to_string());
+    Some(NoValue::Negative { selector: selector.to_owned(), series, value: least.value })
 }
 
 impl Health for Scraper {
