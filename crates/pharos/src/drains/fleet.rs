@@ -405,7 +405,7 @@ pub async fn measure(world: &World, plan: &mut Plan) {
     };
     let mut answers = std::pin::pin!(stream::iter(asked).map(ask).buffer_unordered(LOOKS_MAX));
     while let Some((service, at, load)) = answers.next().await {
-        let load = load.filter(|load| (0.0..=drain::LOAD_MAX).contains(load));
+        let load = load.filter(|load| load.is_finite() && *load >= 0.0);
         plan.traffic[service].datacenters[at].measured = load;
     }
 }
