@@ -44,7 +44,8 @@ pub trait Driver: Send + Sync + fmt::Debug {
     async fn read(&self, knob: &str) -> Result<Value>;
 
     /// Whether nothing that a knob sends traffic to can serve, whatever its value is:
-    /// every server is down or in maintenance. False if there is no telling.
+    /// every server is down, in maintenance or without weight. False if there is no
+    /// telling.
     async fn is_out(&self, knob: &str) -> Result<bool> {
         let _ = knob;
         Ok(false)

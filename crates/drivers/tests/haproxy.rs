@@ -52,6 +52,38 @@ async fn servers_that_are_all_down_or_in_maintenance_are_out() {
     assert!(!is_out("weight/web/@dc1-*").await);
 }
 
+/// A service that is switched by states is drained by them as one with weights is.
+#[tokio::test]
+async fn knobs_of_every_kind_are_out_with_their_servers() {
+    let Some(proxy) = Proxy::start(&Backends::bind()).await else { return };
+    let driver = proxy.driver();
+    for server in ["dc1-a", "dc1-b"] {
+        proxy.ask(&format!("set server web/{server} health down")).await;
+    }
+    for kind in ["weight", "state", "sessions"] {
+        assert!(driver.is_out(&format!("{kind}/web/@dc1-*")).await.unwrap(), "{kind}");
+        assert!(!driver.is_out(&format!("{kind}/web/dc2-a")).await.unwrap(), "{kind}");
+    }
+    assert_eq!(
+        driver.read("state/web/@dc1-*").await.unwrap(),
+        text("ready"),
+        "as if all were well"
+    );
+}
+
+#[tokio::test]
+async fn a_group_is_out_if_the_server_that_is_up_has_no_weight() {
+    let Some(proxy) = Proxy::start(&Backends::bind()).await else { return };
+    let driver = proxy.driver();
+    proxy.ask("set server web/dc1-a health down").await;
+    assert!(!driver.is_out("weight/web/@dc1-*").await.unwrap());
+    proxy.ask("set weight web/dc1-b 0").await;
+    for kind in ["weight", "state"] {
+        assert!(driver.is_out(&format!("{kind}/web/@dc1-*")).await.unwrap(), "{kind}");
+    }
+    assert!(read(&driver, "weight/web/@dc1-*").await > 0.9, "as if the other were up");
+}
+
 #[tokio::test]
 async fn weights_are_read_written_and_read_back() {
     let Some(proxy) = Proxy::start(&Backends::bind()).await else { return };

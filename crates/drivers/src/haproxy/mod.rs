@@ -228,12 +228,9 @@ impl Driver for Haproxy {
     }
 
     async fn is_out(&self, knob: &str) -> Result<bool> {
-        let knob = KnobName::parse(knob)?;
-        if knob.kind != Kind::Weight {
-            return Ok(false);
-        }
-        let servers = self.servers(&knob).await?;
-        Ok(!servers.iter().any(|server| server.is_up && server.state == State::Ready))
+        // Of every kind: whichever knob is set, the same servers get the requests.
+        let servers = self.servers(&KnobName::parse(knob)?).await?;
+        Ok(!servers.iter().any(Server::serves))
     }
 
     async fn write(&self, text: &str, value: &Value, fence: Fence) -> Result<Value> {
