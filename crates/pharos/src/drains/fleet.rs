@@ -30,6 +30,8 @@ const SEEN_COUNTS_FOR: Millis = Millis::from_secs(15);
 /// left.
 const RUNS_MAX: usize = 50;
 const PAGE: u32 = 50;
+/// The most that a measured load can be. More is no load, and sums of it are none.
+const LOAD_MAX: f64 = 1e15;
 /// How old the samples of a measured load may be.
 const LOAD_AGE_MAX: Millis = Millis::from_secs(60);
 
@@ -421,7 +423,7 @@ pub async fn measure(world: &World, plan: &mut Plan) {
     };
     let mut answers = std::pin::pin!(stream::iter(asked).map(ask).buffer_unordered(LOOKS_MAX));
     while let Some((service, at, load)) = answers.next().await {
-        let load = load.filter(|load| load.is_finite() && *load >= 0.0);
+        let load = load.filter(|load| (0.0..=LOAD_MAX).contains(load));
         plan.traffic[service].datacenters[at].measured = load;
     }
 }

@@ -400,23 +400,52 @@ async fn an_original_outlives_a_second_drain_that_is_reverted() {
     assert_eq!(site.weight("east"), 1.0);
 }
 
-#[tokio::test]
-async fn the_load_is_measured_where_a_query_says_how() {
+/// An exporter of a page, scraped every second.
+fn export(page: &'static str) -> HealthConfig {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             let _ = stream.read(&mut [0; 4096]);
-            let page = "load{dc=\"east\"} 12\nload{dc=\"west\"} 24\n";
             let head = "HTTP/1.1 200 OK\r\ncontent-type: text/plain; version=0.0.4\r\n\
                         connection: close\r\ncontent-length";
             let _ = write!(stream, "{head}: {}\r\n\r\n{page}", page.len());
         }
     });
-    let query = "measured_load: sum(load{dc=\"$dc\"})";
     let endpoint = format!("http://{address}/metrics").parse().unwrap();
     let targets = vec![Target { endpoint, job: String::new(), credentials: None }];
-    let health = HealthConfig::Scrape { targets, interval: Duration::from_secs(1) };
+    HealthConfig::Scrape { targets, interval: Duration::from_secs(1) }
+}
+
+/// The plan panicked, and with it every restore.
+#[tokio::test]
+async fn a_restore_is_accepted_whatever_load_is_measured() {
+    let health = export("load{dc=\"east\"} 1e308\nload{dc=\"west\"} 1e308\nup_now 1\n");
+    let query = "measured_load: sum(load{dc=\"$dc\"})";
+    let site = Site::start_with(2, &web(AT_ONCE, query), "", health).await;
+    let condition = drain::Condition {
+        name: "up".into(),
+        source: drain::Source::Query("up_now".into()),
+        comparison: drain::Comparison::AtLeast,
+        bound: 1.0,
+        hold_for: Millis::ZERO,
+        max_age: Millis::from_secs(60),
+        no_data: drain::NoData::Block,
+        no_traffic: drain::NoData::Block,
+        no_traffic_back: drain::NoData::Block,
+        is_exact: false,
+    };
+    until(async || site.drains.world.health.measure(&condition).await.is_ok()).await;
+    assert_eq!(site.loads("east", Direction::Drain).await, (vec![10.0, 10.0], vec![0.0, 20.0]));
+    site.drained("east", Mode::Drill).await;
+    let back = site.begin("east", Direction::Restore, Mode::Drill).await.unwrap();
+    assert_eq!(site.over(back).await, Some(RunOutcome::Completed));
+}
+
+#[tokio::test]
+async fn the_load_is_measured_where_a_query_says_how() {
+    let health = export("load{dc=\"east\"} 12\nload{dc=\"west\"} 24\n");
+    let query = "measured_load: sum(load{dc=\"$dc\"})";
     let site = Site::start_with(2, &web(AT_ONCE, query), "", health).await;
     until(async || {
         site.loads("east", Direction::Drain).await == (vec![12.0, 24.0], vec![0.0, 36.0])
