@@ -299,6 +299,21 @@ async fn failures_are_counted_per_second() {
     eventually("failures", failing).await;
 }
 
+/// By default HAProxy takes ten connections to its socket, `stats maxconn`.
+#[tokio::test]
+async fn many_questions_at_once_do_not_overrun_the_socket() {
+    let Some(proxy) = Proxy::start(&Backends::bind()).await else { return };
+    // As many as there may be: servers that share one HAProxy, exporters.
+    let drivers: Vec<_> = (0..20).map(|_| std::sync::Arc::new(proxy.driver())).collect();
+    let mut under_way = tokio::task::JoinSet::new();
+    for driver in drivers.iter().cycle().take(400).cloned() {
+        under_way.spawn(async move { driver.read("weight/web/dc1-a").await });
+    }
+    for read in under_way.join_all().await {
+        assert_eq!(read, Ok(Value::Number(1.0)));
+    }
+}
+
 #[tokio::test]
 async fn a_socket_that_may_not_is_told_what_it_needs() {
     let Some(proxy) = Proxy::start(&Backends::bind()).await else { return };

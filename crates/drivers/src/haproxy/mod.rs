@@ -102,7 +102,7 @@ impl Haproxy {
     pub fn new(config: &Config) -> Result<Haproxy> {
         let address = config.address().map_err(Error::Refused)?;
         Ok(Haproxy {
-            socket: Socket { address, timeout: Duration::from_millis(config.timeout_ms) },
+            socket: Socket::new(address, Duration::from_millis(config.timeout_ms)),
             fences: Fences::default(),
             memory: Mutex::default(),
         })
