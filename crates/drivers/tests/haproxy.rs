@@ -299,6 +299,27 @@ async fn failures_are_counted_per_second() {
     eventually("failures", failing).await;
 }
 
+/// A rate that was counted from before a step says little about the step.
+#[tokio::test]
+async fn gauges_say_from_when_on_they_were_counted() {
+    let Some(proxy) = Proxy::start(&Backends::bind()).await else { return };
+    let driver = proxy.driver();
+    let span = async |knob: &str| driver.gauge(knob).await.unwrap().span;
+    let start = tokio::time::Instant::now();
+    let (from, first) = span("errors/web/@*").await.unwrap();
+    assert!(from >= start && first - from >= Duration::from_secs(1));
+    // Too soon for another rate.
+    assert_eq!(span("errors/web/@*").await, Some((from, first)));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let (from, to) = span("errors/web/@*").await.unwrap();
+    assert_eq!(from, first, "nothing is left out");
+    assert!(to > first + Duration::from_secs(1));
+    let (from, to) = span("rate/web/@*").await.unwrap();
+    assert_eq!(to - from, Duration::from_secs(2));
+    assert_eq!(span("count/web/@*").await, None, "that of the moment");
+    assert_eq!(span("weight/web/@dc1-*").await, None);
+}
+
 /// By default HAProxy takes ten connections to its socket, `stats maxconn`.
 #[tokio::test]
 async fn many_questions_at_once_do_not_overrun_the_socket() {

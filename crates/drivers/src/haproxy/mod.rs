@@ -36,7 +36,7 @@ use drain::Value;
 use serde::Deserialize;
 
 use crate::config::Notes;
-use crate::driver::{Accepts, Action, Description, Driver, Shape};
+use crate::driver::{Accepts, Action, Description, Driver, Gauged, Shape};
 use crate::error::{Error, Result, listed};
 use crate::fence::{Fence, Fences};
 use answer::{Server, State};
@@ -215,7 +215,7 @@ impl Haproxy {
             Kind::Sessions => self.read_sessions(text, knob).await.map(Value::Number),
             Kind::State => self.read_state(knob).await,
             Kind::Count | Kind::Rate | Kind::Errors => {
-                self.read_gauge(text, knob).await.map(Value::Number)
+                self.read_gauge(text, knob).await.map(|gauged| gauged.value)
             }
         }
     }
@@ -225,6 +225,14 @@ impl Haproxy {
 impl Driver for Haproxy {
     async fn read(&self, knob: &str) -> Result<Value> {
         self.read_knob(knob, &KnobName::parse(knob)?).await
+    }
+
+    async fn gauge(&self, text: &str) -> Result<Gauged> {
+        let knob = KnobName::parse(text)?;
+        match knob.is_writable() {
+            true => self.read_knob(text, &knob).await.map(Gauged::now),
+            false => self.read_gauge(text, &knob).await,
+        }
     }
 
     async fn is_out(&self, knob: &str) -> Result<bool> {
