@@ -29,8 +29,9 @@ const MIGRATIONS: [&str; 4] = [
 ];
 /// How long a call waits for another process that writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// Connections that read beside the one that writes.
-const READERS_MAX: u32 = 4;
+/// Connections that read beside the one that writes. Whoever makes pages from the
+/// store has to leave some of them to the runs.
+pub const READERS_MAX: u32 = 10;
 /// Rows that are read ahead.
 const ROWS_BUFFERED: usize = 512;
 /// Lines of what is wrong with a damaged file that are told.
