@@ -140,7 +140,7 @@ impl Fleet {
             let found = state.tasks.iter().find_map(|task| task.origin(KnobId(at as u32)));
             let value = state.knobs[at].as_ref().map(|left| &left.value).or(found)?.clone();
             let original = found.filter(|_| plan.direction == Direction::Drain).cloned();
-            Some(Position { value, original })
+            Some(Position { value, original, is_out: false })
         };
         for (traffic, row) in plan.traffic.iter().zip(&mut fleet.multipliers) {
             let knobs = &traffic.datacenters[own].knobs;
@@ -148,7 +148,7 @@ impl Fleet {
             let shares: Option<Vec<f64>> = knobs
                 .iter()
                 .map(|knob| match position(&knob.knob) {
-                    Some(Position { value, original }) => {
+                    Some(Position { value, original, .. }) => {
                         let original = knob.original.clone().or(original);
                         Some(TrafficKnob { original, ..knob.clone() }.multiplier(&value))
                     }
@@ -394,7 +394,7 @@ impl fmt::Display for Absent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.datacenter)?;
         match self.drained {
-            None => write!(f, ", of which a traffic knob cannot be read and no run recorded it")?,
+            None => write!(f, ", of which a traffic knob cannot be read")?,
             Some(share) if share < 1.0 => write!(f, " is {} % drained", percent(share))?,
             Some(_) => write!(f, " is drained")?,
         }
@@ -461,7 +461,7 @@ mod tests {
             let (service, name) = knob.name.split_once('/')?;
             let at = plan.datacenters.iter().position(|own| own.name == name)?;
             let value = Value::Number(values[usize::from(service == "chat")][at]?);
-            Some(Position { value, original: Some(Value::Number(1.0)) })
+            Some(Position { value, original: Some(Value::Number(1.0)), is_out: false })
         };
         let fleet = Fleet::of(plan, Some(7), position, |_, _| None, runs);
         assert!(fleet.is_of(plan));

@@ -302,7 +302,8 @@ impl World {
             _ => {}
         }
         let position = |knob: &Knob| {
-            Some(Position { value: self.knobs.get(knob)?.clone(), original: self.original(knob) })
+            let value = self.knobs.get(knob)?.clone();
+            Some(Position { value, original: self.original(knob), is_out: false })
         };
         let mut fleet = Fleet::of(plan, own, position, |_, _| None, &runs);
         if !matches!(self.mutation, Mutation::CountsTasks | Mutation::BelievesPlans) {

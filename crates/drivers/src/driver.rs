@@ -5,6 +5,7 @@ use std::fmt;
 
 use async_trait::async_trait;
 use drain::Value;
+use tokio::time::Instant;
 
 use crate::error::Result;
 use crate::fence::Fence;
@@ -43,8 +44,14 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// Where a knob stands.
     async fn read(&self, knob: &str) -> Result<Value>;
 
+    /// The same of a gauge, with the time that it is about.
+    async fn gauge(&self, knob: &str) -> Result<Gauged> {
+        self.read(knob).await.map(Gauged::now)
+    }
+
     /// Whether nothing that a knob sends traffic to can serve, whatever its value is:
-    /// every server is down or in maintenance. False if there is no telling.
+    /// every server is down, in maintenance or without weight. False if there is no
+    /// telling.
     async fn is_out(&self, knob: &str) -> Result<bool> {
         let _ = knob;
         Ok(false)
@@ -64,6 +71,20 @@ pub trait Driver: Send + Sync + fmt::Debug {
 
     /// What this is, for people.
     fn describe(&self) -> Description;
+}
+
+/// What a gauge says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gauged {
+    pub value: Value,
+    /// From when to when it was counted; `None`: the value is that of the moment.
+    pub span: Option<(Instant, Instant)>,
+}
+
+impl Gauged {
+    pub fn now(value: Value) -> Gauged {
+        Gauged { value, span: None }
+    }
 }
 
 /// Something to be done once.

@@ -19,7 +19,7 @@ mod registry;
 
 pub use config::{Config, ConfigProblem};
 pub use doubt::{Doubt, doubts};
-pub use driver::{Accepts, Action, Description, Driver, KnobForm, Shape};
+pub use driver::{Accepts, Action, Description, Driver, Gauged, KnobForm, Shape};
 pub use error::{Error, Result};
 pub use fence::{Fence, Fences};
 pub use pattern::Pattern;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use drain::{Act, Knob, Value};
 
 use crate::config::{self, Config, ConfigProblem};
-use crate::driver::{Action, Description, Driver, Shape};
+use crate::driver::{Action, Description, Driver, Gauged, Shape};
 use crate::error::{Error, Result, listed};
 use crate::exec::Exec;
 use crate::fence::Fence;
@@ -63,6 +63,12 @@ impl Drivers {
     pub async fn read(&self, knob: &Knob) -> Result<Value> {
         let driver = self.find(&knob.driver)?;
         bounded(&knob.driver, driver.read(&knob.name)).await
+    }
+
+    /// See [`Driver::gauge`].
+    pub async fn gauge(&self, knob: &Knob) -> Result<Gauged> {
+        let driver = self.find(&knob.driver)?;
+        bounded(&knob.driver, driver.gauge(&knob.name)).await
     }
 
     /// See [`Driver::is_out`].

@@ -52,6 +52,38 @@ async fn servers_that_are_all_down_or_in_maintenance_are_out() {
     assert!(!is_out("weight/web/@dc1-*").await);
 }
 
+/// A service that is switched by states is drained by them as one with weights is.
+#[tokio::test]
+async fn knobs_of_every_kind_are_out_with_their_servers() {
+    let Some(proxy) = Proxy::start(&Backends::bind()).await else { return };
+    let driver = proxy.driver();
+    for server in ["dc1-a", "dc1-b"] {
+        proxy.ask(&format!("set server web/{server} health down")).await;
+    }
+    for kind in ["weight", "state", "sessions"] {
+        assert!(driver.is_out(&format!("{kind}/web/@dc1-*")).await.unwrap(), "{kind}");
+        assert!(!driver.is_out(&format!("{kind}/web/dc2-a")).await.unwrap(), "{kind}");
+    }
+    assert_eq!(
+        driver.read("state/web/@dc1-*").await.unwrap(),
+        text("ready"),
+        "as if all were well"
+    );
+}
+
+#[tokio::test]
+async fn a_group_is_out_if_the_server_that_is_up_has_no_weight() {
+    let Some(proxy) = Proxy::start(&Backends::bind()).await else { return };
+    let driver = proxy.driver();
+    proxy.ask("set server web/dc1-a health down").await;
+    assert!(!driver.is_out("weight/web/@dc1-*").await.unwrap());
+    proxy.ask("set weight web/dc1-b 0").await;
+    for kind in ["weight", "state"] {
+        assert!(driver.is_out(&format!("{kind}/web/@dc1-*")).await.unwrap(), "{kind}");
+    }
+    assert!(read(&driver, "weight/web/@dc1-*").await > 0.9, "as if the other were up");
+}
+
 #[tokio::test]
 async fn weights_are_read_written_and_read_back() {
     let Some(proxy) = Proxy::start(&Backends::bind()).await else { return };
@@ -265,6 +297,42 @@ async fn failures_are_counted_per_second() {
         read(&driver, "errors/web/dc2-a").await > 0.0
     };
     eventually("failures", failing).await;
+}
+
+/// A rate that was counted from before a step says little about the step.
+#[tokio::test]
+async fn gauges_say_from_when_on_they_were_counted() {
+    let Some(proxy) = Proxy::start(&Backends::bind()).await else { return };
+    let driver = proxy.driver();
+    let span = async |knob: &str| driver.gauge(knob).await.unwrap().span;
+    let start = tokio::time::Instant::now();
+    let (from, first) = span("errors/web/@*").await.unwrap();
+    assert!(from >= start && first - from >= Duration::from_secs(1));
+    // Too soon for another rate.
+    assert_eq!(span("errors/web/@*").await, Some((from, first)));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let (from, to) = span("errors/web/@*").await.unwrap();
+    assert_eq!(from, first, "nothing is left out");
+    assert!(to > first + Duration::from_secs(1));
+    let (from, to) = span("rate/web/@*").await.unwrap();
+    assert_eq!(to - from, Duration::from_secs(2));
+    assert_eq!(span("count/web/@*").await, None, "that of the moment");
+    assert_eq!(span("weight/web/@dc1-*").await, None);
+}
+
+/// By default HAProxy takes ten connections to its socket, `stats maxconn`.
+#[tokio::test]
+async fn many_questions_at_once_do_not_overrun_the_socket() {
+    let Some(proxy) = Proxy::start(&Backends::bind()).await else { return };
+    // As many as there may be: servers that share one HAProxy, exporters.
+    let drivers: Vec<_> = (0..20).map(|_| std::sync::Arc::new(proxy.driver())).collect();
+    let mut under_way = tokio::task::JoinSet::new();
+    for driver in drivers.iter().cycle().take(400).cloned() {
+        under_way.spawn(async move { driver.read("weight/web/dc1-a").await });
+    }
+    for read in under_way.join_all().await {
+        assert_eq!(read, Ok(Value::Number(1.0)));
+    }
 }
 
 #[tokio::test]

@@ -186,7 +186,7 @@ impl Store {
     /// shows it. Records of runs that are `authored` are compared with it.
     pub async fn verify_audit(&self, trust: &Trust, authored: Authored) -> Result<Verdict> {
         // One transaction: what is added meanwhile is not looked at.
-        let mut reader = self.verifiers.begin().await.map_err(reading)?;
+        let mut reader = self.readers.begin().await.map_err(reading)?;
         verify(&mut reader, trust, authored).await
     }
 }

@@ -61,7 +61,7 @@ impl Store {
 
     /// Who has a knob, if an open run does.
     pub async fn claim_of(&self, knob: &str) -> Result<Option<Claim>> {
-        let mut reader = self.lease_readers.acquire().await.map_err(reading)?;
+        let mut reader = self.readers.acquire().await.map_err(reading)?;
         find(&mut reader, knob).await
     }
 

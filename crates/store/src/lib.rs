@@ -38,7 +38,7 @@ pub use fences::ClosedFence;
 pub use history::{HISTORY_LIMIT_MAX, Performance};
 pub use key::{AuditKey, KeyId, PublicKey, SentHead, Signature, public_path};
 pub use lease::{CLOCKS_DIFFER_MAX_MS, Lease, is_live};
-pub use open::Store;
+pub use open::{READERS_MAX, Store};
 pub use originals::{Drained, Original};
 pub use records::{ENTRIES_MAX, Entry, JSON_LEN_MAX, Records};
 pub use runs::{Filter, NewRun, PLAN_LEN_MAX, RUNS_LIMIT_MAX, Run, RunId};

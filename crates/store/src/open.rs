@@ -29,14 +29,9 @@ const MIGRATIONS: [&str; 4] = [
 ];
 /// How long a call waits for another process that writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// Connections that read beside the one that writes: pages, and runs that are read.
-const READERS_MAX: u32 = 4;
-/// Connections for what every effect of a run asks: no reader of pages keeps one of
-/// them, or runs would stand still while pages are made.
-const LEASE_READERS_MAX: u32 = 2;
-/// Verifications of the audit log at once: each reads all of it. How long others wait.
-const VERIFIERS_MAX: u32 = 1;
-const VERIFIER_WAIT_MAX: Duration = Duration::from_secs(10);
+/// Connections that read beside the one that writes. Whoever makes pages from the
+/// store has to leave some of them to the runs.
+pub const READERS_MAX: u32 = 10;
 /// Rows that are read ahead.
 const ROWS_BUFFERED: usize = 512;
 /// Lines of what is wrong with a damaged file that are told.
@@ -53,8 +48,6 @@ pub struct Store {
     /// How to connect again.
     options: SqliteConnectOptions,
     pub(crate) readers: SqlitePool,
-    pub(crate) lease_readers: SqlitePool,
-    pub(crate) verifiers: SqlitePool,
     /// Signs the audit log, if there is one.
     pub(crate) key: OnceLock<AuditKey>,
     /// Where heads of the audit log go.
@@ -90,26 +83,16 @@ impl Store {
         let mut writer =
             durable.clone().connect().await.map_err(|error| classify_open(path, error))?;
         migrate(&mut writer, version).await.map_err(|error| classify(path, error))?;
-        let read_only = durable.clone().pragma("query_only", "ON");
         let readers = PoolOptions::new()
             .max_connections(READERS_MAX)
-            .connect_with(read_only.clone())
+            .connect_with(durable.clone().pragma("query_only", "ON"))
             .await
             .map_err(|error| classify_open(path, error))?;
-        let lease_readers = PoolOptions::new()
-            .max_connections(LEASE_READERS_MAX)
-            .connect_lazy_with(read_only.clone());
-        let verifiers = PoolOptions::new()
-            .max_connections(VERIFIERS_MAX)
-            .acquire_timeout(VERIFIER_WAIT_MAX)
-            .connect_lazy_with(read_only);
         Ok(Store {
             path: path.to_owned(),
             writer: Mutex::new(writer),
             options: durable,
             readers,
-            lease_readers,
-            verifiers,
             key: OnceLock::new(),
             sink: OnceLock::new(),
         })
@@ -123,8 +106,6 @@ impl Store {
     /// then holds everything and can be taken elsewhere.
     pub async fn close(self) -> Result<()> {
         self.readers.close().await;
-        self.lease_readers.close().await;
-        self.verifiers.close().await;
         let writer = self.writer.into_inner();
         writer.close().await.map_err(|error| Error::from_database("closing the store", error))
     }

@@ -111,6 +111,15 @@ impl Store {
         plan.ok_or(Error::NoSuchRun(id))
     }
 
+    /// When a run ended last, of all that have.
+    pub async fn last_end(&self) -> Result<Option<u64>> {
+        let at: Option<i64> = sqlx::query_scalar("SELECT max(ended_at) FROM runs")
+            .fetch_one(&self.readers)
+            .await
+            .map_err(reading)?;
+        Ok(at.map(|at| at as u64))
+    }
+
     /// Runs, the newest first; at most [`RUNS_LIMIT_MAX`] of them.
     pub async fn runs(&self, filter: Filter<'_>, limit: u32) -> Result<Vec<Run>> {
         let mut query = QueryBuilder::<Sqlite>::new("SELECT ");

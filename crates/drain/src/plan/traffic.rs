@@ -46,6 +46,8 @@ pub struct TrafficKnob {
 pub struct Position {
     pub value: Value,
     pub original: Option<Value>,
+    /// Nothing that it sends traffic to can serve, whatever the value is.
+    pub is_out: bool,
 }
 
 impl TrafficKnob {
@@ -69,6 +71,12 @@ impl TrafficKnob {
             }
             _ => false,
         }
+    }
+
+    /// Whether a value lets nothing in.
+    pub fn is_closed_at(&self, value: &Value, original: Option<&Value>) -> bool {
+        let original = original.or(self.original.as_ref());
+        self.is_legible(value, original) && self.multiplier_from(value, original) == 0.0
     }
 
     fn multiplier_from(&self, value: &Value, original: Option<&Value>) -> f64 {
@@ -114,7 +122,8 @@ impl ServiceTraffic {
         let mut least: f64 = 1.0;
         for knob in &own.knobs {
             match position(&knob.knob) {
-                Some(Position { value, original })
+                Some(Position { is_out: true, .. }) => least = 0.0,
+                Some(Position { value, original, .. })
                     if knob.is_legible(&value, original.as_ref()) =>
                 {
                     least = least.min(knob.multiplier_from(&value, original.as_ref()));
@@ -181,7 +190,8 @@ mod tests {
         let weight = service(Value::Number(0.0), Value::Number(1.0));
         let switch = service(text("maint"), text("ready"));
         let of = |own: &ServiceTraffic, value: Value| {
-            own.multiplier(0, |_| Some(Position { value: value.clone(), original: None }), None)
+            let at = Position { value: value.clone(), original: None, is_out: false };
+            own.multiplier(0, |_| Some(at.clone()), None)
         };
         assert_eq!(of(&weight, text("")), None);
         assert_eq!(of(&weight, text("weird")), None);
@@ -189,6 +199,32 @@ mod tests {
         assert_eq!(of(&switch, text("weird")), None);
         assert_eq!(of(&switch, text("ready")), Some(1.0));
         assert_eq!(of(&switch, text("maint")), Some(0.0));
+    }
+
+    #[test]
+    fn what_is_out_serves_nothing_whatever_its_value_is() {
+        let at = |value: Value, goal: Value, is_out: bool| {
+            let knobs = vec![knob(goal, Some(value.clone()))];
+            let datacenters = vec![TrafficAt { load: 1.0, knobs, ..TrafficAt::default() }];
+            let own = ServiceTraffic { service: "web".into(), datacenters };
+            let position = Position { value, original: None, is_out };
+            own.multiplier(0, |_| Some(position.clone()), None)
+        };
+        let text = |text: &str| Value::Text(text.into());
+        assert_eq!(at(text("ready"), text("maint"), false), Some(1.0));
+        assert_eq!(at(text("ready"), text("maint"), true), Some(0.0));
+        // What is open at 0.
+        assert_eq!(at(Value::Number(0.0), Value::Number(1.0), true), Some(0.0));
+        assert_eq!(at(text(""), text("maint"), true), Some(0.0), "not even a value");
+    }
+
+    #[test]
+    fn a_knob_is_closed_at_its_goal_alone() {
+        let own = knob(Value::Number(0.0), None);
+        let original = Some(&Value::Number(1.0));
+        assert!(own.is_closed_at(&Value::Number(0.0), original));
+        assert!(!own.is_closed_at(&Value::Number(0.1), original));
+        assert!(!own.is_closed_at(&Value::Text("0".into()), original), "that is no value of it");
     }
 
     #[test]
@@ -211,7 +247,10 @@ mod tests {
                 TrafficAt { load: 1.0, ..TrafficAt::default() },
             ],
         };
-        let at = |value| Position { value: number(value), original: Some(number(1.0)) };
+        let at = |value| {
+            let (value, original) = (number(value), Some(number(1.0)));
+            Position { value, original, is_out: false }
+        };
         let of = |knob: &Knob| Some(at(if knob.name == "x" { 0.7 } else { 0.3 }));
         assert_eq!(two(1.0).multiplier(0, of, None), Some(0.3));
         let one = |knob: &Knob| (knob.name == "x").then_some(at(0.7));

@@ -109,7 +109,7 @@ fn open_at(own: &ServiceTraffic, datacenter: usize, moves: &Moves<'_>, time: Tim
         let next = moves.partition_point(|(at, _)| *at <= time);
         let value = moves[..next].last().map_or_else(|| first.clone(), |(_, own)| own.clone());
         let recorded = knobs.iter().find(|own| own.knob == *knob)?.original.clone();
-        Some(Position { value, original: recorded.or(Some(first)) })
+        Some(Position { value, original: recorded.or(Some(first)), is_out: false })
     };
     own.multiplier(datacenter, position, None)
 }

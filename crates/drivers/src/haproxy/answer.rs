@@ -25,6 +25,13 @@ pub struct Server {
     pub is_up: bool,
 }
 
+impl Server {
+    /// Whether it is given requests.
+    pub fn serves(&self) -> bool {
+        self.is_up && self.state == State::Ready && self.weight > 0
+    }
+}
+
 /// What somebody has put a server into. Health checks have a say of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
@@ -76,6 +83,8 @@ const SERVING: [u32; 2] = [1, 2];
 /// draining, by somebody. The others are inherited or from the configuration.
 const FORCED_MAINT: u32 = 0x01;
 const FORCED_DRAIN: u32 = 0x08;
+/// Draining because of a server that it tracks: it is up, and gets no requests.
+const INHERITED_DRAIN: u32 = 0x10;
 
 /// Reads `show servers state BACKEND`.
 pub fn servers(text: &str, backend: &str) -> Result<Vec<Server>, Malformed> {
@@ -115,7 +124,7 @@ pub fn servers(text: &str, backend: &str) -> Result<Vec<Server>, Malformed> {
             admin if admin & FORCED_DRAIN != 0 => State::Drain,
             _ => State::Ready,
         };
-        let is_up = SERVING.contains(&number(of_operation)?);
+        let is_up = SERVING.contains(&number(of_operation)?) && admin & INHERITED_DRAIN == 0;
         let name = fields[of_name].to_owned();
         servers.push(Server { name, state, weight, initial, is_up });
     }
@@ -291,6 +300,19 @@ mod tests {
                 server("dc1-c", State::Ready, 7, 10),
             ]
         );
+    }
+
+    #[test]
+    fn a_server_serves_if_it_is_up_and_ready_and_has_weight() {
+        let serves = |own: &str| {
+            let head = STATE.lines().nth(1).unwrap();
+            servers(&format!("1\n{head}\n5 ux 1 a - {own} 10\n"), "ux").unwrap()[0].serves()
+        };
+        // srv_op_state, srv_admin_state, srv_uweight.
+        assert!(serves("2 0 10") && serves("1 0 1") && serves("2 4 10"));
+        for not in ["0 0 10", "3 0 10", "2 1 10", "2 8 10", "2 16 10", "2 0 0"] {
+            assert!(!serves(not), "{not}");
+        }
     }
 
     #[test]

@@ -36,7 +36,7 @@ use drain::Value;
 use serde::Deserialize;
 
 use crate::config::Notes;
-use crate::driver::{Accepts, Action, Description, Driver, Shape};
+use crate::driver::{Accepts, Action, Description, Driver, Gauged, Shape};
 use crate::error::{Error, Result, listed};
 use crate::fence::{Fence, Fences};
 use answer::{Server, State};
@@ -102,7 +102,7 @@ impl Haproxy {
     pub fn new(config: &Config) -> Result<Haproxy> {
         let address = config.address().map_err(Error::Refused)?;
         Ok(Haproxy {
-            socket: Socket { address, timeout: Duration::from_millis(config.timeout_ms) },
+            socket: Socket::new(address, Duration::from_millis(config.timeout_ms)),
             fences: Fences::default(),
             memory: Mutex::default(),
         })
@@ -215,7 +215,7 @@ impl Haproxy {
             Kind::Sessions => self.read_sessions(text, knob).await.map(Value::Number),
             Kind::State => self.read_state(knob).await,
             Kind::Count | Kind::Rate | Kind::Errors => {
-                self.read_gauge(text, knob).await.map(Value::Number)
+                self.read_gauge(text, knob).await.map(|gauged| gauged.value)
             }
         }
     }
@@ -227,13 +227,18 @@ impl Driver for Haproxy {
         self.read_knob(knob, &KnobName::parse(knob)?).await
     }
 
-    async fn is_out(&self, knob: &str) -> Result<bool> {
-        let knob = KnobName::parse(knob)?;
-        if knob.kind != Kind::Weight {
-            return Ok(false);
+    async fn gauge(&self, text: &str) -> Result<Gauged> {
+        let knob = KnobName::parse(text)?;
+        match knob.is_writable() {
+            true => self.read_knob(text, &knob).await.map(Gauged::now),
+            false => self.read_gauge(text, &knob).await,
         }
-        let servers = self.servers(&knob).await?;
-        Ok(!servers.iter().any(|server| server.is_up && server.state == State::Ready))
+    }
+
+    async fn is_out(&self, knob: &str) -> Result<bool> {
+        // Of every kind: whichever knob is set, the same servers get the requests.
+        let servers = self.servers(&KnobName::parse(knob)?).await?;
+        Ok(!servers.iter().any(Server::serves))
     }
 
     async fn write(&self, text: &str, value: &Value, fence: Fence) -> Result<Value> {

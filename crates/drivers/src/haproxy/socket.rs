@@ -7,13 +7,19 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::time::timeout;
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
 
 use super::answer::start;
 use crate::error::{Error, Result};
 
 /// The longest answer: some hundred thousand sessions.
 const ANSWER_LEN_MAX: u64 = 128 << 20;
+/// Connections at once. HAProxy takes 10 by default (`stats maxconn`), and other
+/// programs ask it, too.
+const CONNECTIONS_MAX: usize = 4;
+/// How long to wait before connecting again to a socket that is busy.
+const CONNECT_AGAIN: Duration = Duration::from_millis(20);
 
 /// Where the socket is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,11 +40,16 @@ impl fmt::Display for Address {
 #[derive(Debug)]
 pub struct Socket {
     pub address: Address,
-    /// For a whole exchange, from the connection to the end of the answer.
-    pub timeout: Duration,
+    /// For a whole exchange, from the wait for a turn to the end of the answer.
+    timeout: Duration,
+    turns: Semaphore,
 }
 
 impl Socket {
+    pub fn new(address: Address, timeout: Duration) -> Socket {
+        Socket { address, timeout, turns: Semaphore::new(CONNECTIONS_MAX) }
+    }
+
     /// Sends a line and returns all that is said to it.
     pub async fn ask(&self, line: &str) -> Result<String> {
         let answer = timeout(self.timeout, self.exchange(line)).await;
@@ -50,10 +61,18 @@ impl Socket {
     }
 
     async fn exchange(&self, line: &str) -> Result<String> {
+        // Never closed.
+        let _turn = self.turns.acquire().await;
         match &self.address {
-            Address::Unix(path) => {
-                converse(UnixStream::connect(path).await.map_err(connecting)?, line).await
-            }
+            Address::Unix(path) => loop {
+                match UnixStream::connect(path).await {
+                    // The queue of those who wait for HAProxy is full: it is there.
+                    Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                        sleep(CONNECT_AGAIN).await;
+                    }
+                    connected => return converse(connected.map_err(connecting)?, line).await,
+                }
+            },
             Address::Tcp(address) => {
                 converse(TcpStream::connect(address).await.map_err(connecting)?, line).await
             }

@@ -15,9 +15,7 @@ use cluster::Standing;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
-use tokio::time::timeout;
 
-use super::connections::REQUEST_TIME_MAX;
 use super::{Desk, Shared, error, parse_name};
 use crate::node::{Command, Node};
 use crate::peers::Flush;
@@ -293,10 +291,7 @@ async fn read<T: serde::de::DeserializeOwned>(
     request: Request,
     accepted: &str,
 ) -> Result<T, Box<Response>> {
-    // The time for the head of a request is not for its body.
-    let body = timeout(REQUEST_TIME_MAX, Json::from_request(request, &())).await;
-    let body: Result<Json<T>, JsonRejection> =
-        body.map_err(|_| Box::new(error(StatusCode::REQUEST_TIMEOUT, "the request did not end")))?;
+    let body: Result<Json<T>, JsonRejection> = Json::from_request(request, &()).await;
     body.map(|Json(body)| body).map_err(|rejection| {
         let text = format!("{}; accepted: {accepted}", rejection.body_text());
         Box::new(error(StatusCode::BAD_REQUEST, text))

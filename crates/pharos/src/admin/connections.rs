@@ -7,26 +7,41 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use axum::body::{Body, Bytes, to_bytes};
+use axum::http::{Method, StatusCode};
+use axum::response::Response;
 use axum::{Extension, Router};
 use hyper::Request;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout;
 use tower::ServiceExt;
 
+use super::error;
 use super::peer::Peer;
 
 /// Connections of one listener that are open at once. For a further one the
 /// oldest is closed whose client is waited for; if there is none, it waits, and
 /// those behind it in the kernel, where they cost no descriptor.
 pub const CONNECTIONS_MAX: usize = 64;
-/// How long a client may take to say what it wants.
+/// Those of one account at the control socket, so that none keeps the others out.
+/// For a further one its own oldest gives way that changes nothing; if there is
+/// none, the further one is refused.
+const OF_ACCOUNT_MAX: usize = CONNECTIONS_MAX / 2;
+/// How long a client may take to say what it wants: for the head of its request,
+/// and as long for the body.
 pub const REQUEST_TIME_MAX: Duration = Duration::from_secs(10);
+/// The longest body of a request, in bytes: a list of zones to load.
+pub const BODY_LEN_MAX: usize = 2 << 20;
+/// How long a connection that is refused may take to be told so, and how many are
+/// told at once; further ones are closed without a word.
+const REFUSAL_TIME_MAX: Duration = Duration::from_secs(1);
+const REFUSALS_MAX: usize = 16;
 /// How long a connection may last on which everything is quick.
 pub const READING_TIME_MAX: Duration = Duration::from_secs(30);
 /// The same for the control socket, on which a reload is waited for.
@@ -70,17 +85,28 @@ impl Listener for UnixListener {
 /// `time_max` at the longest.
 pub async fn serve<L: Listener>(listener: L, routes: Router, time_max: Duration) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
     let clients = Arc::new(Clients::default());
     loop {
         match listener.accept().await {
             Ok(stream) => {
+                let peer = L::peer(&stream);
+                let uid = peer.as_ref().map(|peer| peer.uid);
+                if !clients.make_room_in(uid) {
+                    if let Ok(turn) = refusals.clone().try_acquire_owned() {
+                        tokio::spawn(async move {
+                            refuse(stream).await;
+                            drop(turn);
+                        });
+                    }
+                    continue;
+                }
                 if places.available_permits() == 0 {
-                    clients.close_oldest_waited_for();
+                    clients.close_oldest();
                 }
                 // Never closed, so there is always a place sooner or later.
                 let Ok(place) = places.clone().acquire_owned().await else { return };
-                let peer = L::peer(&stream);
-                let client = clients.enter(peer.as_ref().map(|peer| peer.uid));
+                let client = clients.enter(uid);
                 let routes = match peer {
                     Some(peer) => routes.clone().layer(Extension(peer)),
                     None => routes.clone(),
@@ -107,8 +133,16 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let answer = service_fn(|request: Request<Incoming>| async {
-        client.set(Stage::Answered);
-        let response = routes.clone().oneshot(request).await;
+        let (head, body) = request.into_parts();
+        // The client's turn until all of it is there: whoever sends half a body keeps nobody out.
+        let response = match whole(body).await {
+            Err(refused) => Ok(refused),
+            Ok(body) => {
+                let is_page = matches!(head.method, Method::GET | Method::HEAD);
+                client.set(if is_page { Stage::Shown } else { Stage::Answered });
+                routes.clone().oneshot(Request::from_parts(head, Body::from(body))).await
+            }
+        };
         client.set(Stage::Reads);
         response
     });
@@ -123,6 +157,47 @@ where
         _ = timeout(time_max, connection) => {}
         () = client.closed.notified() => {}
     }
+}
+
+/// The body of a request, in time and not too long.
+async fn whole(body: Incoming) -> Result<Bytes, Response> {
+    let refused = |what: &str| {
+        let text = format!("the body of the request: {what}; accepted: up to {BODY_LEN_MAX} bytes");
+        error(StatusCode::PAYLOAD_TOO_LARGE, text)
+    };
+    if body.size_hint().lower() > BODY_LEN_MAX as u64 {
+        return Err(refused("it is too long"));
+    }
+    match timeout(REQUEST_TIME_MAX, to_bytes(Body::new(body), BODY_LEN_MAX)).await {
+        Ok(Ok(body)) => Ok(body),
+        Ok(Err(failed)) => Err(refused(&failed.to_string())),
+        Err(_) => {
+            let secs = REQUEST_TIME_MAX.as_secs();
+            let text = format!("the body of the request did not end within {secs} s");
+            Err(error(StatusCode::REQUEST_TIMEOUT, text))
+        }
+    }
+}
+
+/// Says why a connection is not served, if the client reads that soon.
+async fn refuse(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
+    let body = format!(
+        "{{\"error\":\"this account has {OF_ACCOUNT_MAX} connections to the server, and all of \
+         them are worked on; try again when one has ended\"}}"
+    );
+    let response = format!(
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nconnection: \
+         close\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let told = async {
+        stream.write_all(response.as_bytes()).await?;
+        stream.shutdown().await?;
+        // A request that nobody reads would cut the response off.
+        tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
+    };
+    // Whatever went wrong is the client's to notice.
+    let _ = timeout(REFUSAL_TIME_MAX, told).await;
 }
 
 /// Who has a connection, the oldest first.
@@ -143,8 +218,10 @@ struct Client {
 enum Stage {
     /// The client's: it has not said all of its request.
     Asks,
-    /// The server's.
+    /// The server's: it does something.
     Answered,
+    /// The server's: it makes a page, and nothing changes if it does not.
+    Shown,
     /// The client's again: it has not read all of the response.
     Reads,
 }
@@ -158,8 +235,19 @@ impl Client {
         self.stage.store(stage as u8, Ordering::Relaxed);
     }
 
+    fn is_at(&self, stage: Stage) -> bool {
+        self.stage.load(Ordering::Relaxed) == stage as u8
+    }
+
     fn is_waited_for(&self) -> bool {
-        self.stage.load(Ordering::Relaxed) != Stage::Answered as u8
+        !self.is_at(Stage::Answered) && !self.is_at(Stage::Shown)
+    }
+
+    /// Whether it can be closed for others: if its client is waited for, and pages
+    /// of an account that is known. Over TCP one who asks for many pages is like
+    /// all the others, who would get none.
+    fn may_give_way(&self) -> bool {
+        self.is_waited_for() || (self.is_at(Stage::Shown) && self.uid.is_some())
     }
 }
 
@@ -174,18 +262,25 @@ impl Clients {
         self.list().retain(|own| !Arc::ptr_eq(own, client));
     }
 
-    /// Makes room: who says a request slowly, or does not read the response, has
-    /// to give way to those who do, first of all those of the account with the most
-    /// connections. What the server itself works on is not given up.
-    fn close_oldest_waited_for(&self) {
-        let mut list = self.list();
+    /// Makes room: first of all the account with the most connections has to give
+    /// way, and of those one that says a request slowly, or does not read the
+    /// response. What the server itself does is not given up.
+    fn close_oldest(&self) {
+        let list = self.list();
         let count = |uid: Option<u32>| list.iter().filter(|own| own.uid == uid).count();
-        let waited_for = list.iter().enumerate().filter(|(_, own)| own.is_waited_for());
-        // Of equals the last of the reversed is the oldest.
-        let greatest = waited_for.rev().max_by_key(|(_, own)| count(own.uid)).map(|(at, _)| at);
-        if let Some(at) = greatest {
-            list.remove(at).closed.notify_one();
+        let counts: Vec<usize> = list.iter().map(|own| count(own.uid)).collect();
+        close(list, |at, own| Some((counts[at], own.is_waited_for())));
+    }
+
+    /// Whether an account may have a further connection, for which its oldest is
+    /// closed if it has as many as it may.
+    fn make_room_in(&self, uid: Option<u32>) -> bool {
+        let list = self.list();
+        let is_full = list.iter().filter(|own| own.uid == uid).count() >= OF_ACCOUNT_MAX;
+        if uid.is_none() || !is_full {
+            return true;
         }
+        close(list, |_, own| (own.uid == uid).then_some(own.is_waited_for()))
     }
 
     fn list(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Client>>> {
@@ -193,21 +288,49 @@ impl Clients {
     }
 }
 
+/// Closes the connection of the greatest rank, of equals the oldest; false if none
+/// may be closed.
+fn close<R: Ord>(
+    mut list: std::sync::MutexGuard<'_, Vec<Arc<Client>>>,
+    rank: impl Fn(usize, &Client) -> Option<R>,
+) -> bool {
+    let closable = list.iter().enumerate().filter(|(_, own)| own.may_give_way());
+    let ranked = closable.filter_map(|(at, own)| Some((at, rank(at, own)?)));
+    // Of equals the last of the reversed is the oldest.
+    let ranked: Vec<(usize, R)> = ranked.collect();
+    let greatest = ranked.iter().rev().max_by_key(|(_, rank)| rank).map(|(at, _)| *at);
+    if let Some(at) = greatest {
+        list.remove(at).closed.notify_one();
+    }
+    greatest.is_some()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use axum::routing::get;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+    use axum::routing::{get, post};
+    use tokio::io::{AsyncReadExt, DuplexStream};
     use tokio::time::Instant;
 
     /// A connection to a server of one page, of a megabyte.
     fn connect(held_len: usize) -> DuplexStream {
         let (client, own) = tokio::io::duplex(held_len);
-        let routes = Router::new().route("/", get(async || "x".repeat(1 << 20)));
+        let routes = Router::new()
+            .route("/", get(async || "x".repeat(1 << 20)))
+            .route("/", post(async |body: String| body));
         tokio::spawn(async move {
             serve_one(own, routes, READING_TIME_MAX, &Client::new(None)).await;
         });
         client
+    }
+
+    /// Says `request`, and what comes back.
+    async fn said(request: &str) -> String {
+        let mut client = connect(1 << 16);
+        client.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        answer
     }
 
     /// Says `request`, and how long the connection lasts then.
@@ -223,6 +346,90 @@ mod tests {
     async fn a_request_that_does_not_come_is_not_waited_for() {
         assert_eq!(lasts("").await, REQUEST_TIME_MAX);
         assert_eq!(lasts("GET / HTTP/1.1\r\nhost: x\r\n").await, REQUEST_TIME_MAX);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_come_is_not_waited_for() {
+        let head = "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n";
+        assert_eq!(lasts(&format!("{head}x")).await, REQUEST_TIME_MAX);
+        let said = said("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\nabc").await;
+        assert!(said.starts_with("HTTP/1.1 200") && said.ends_with("abc"), "{said}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_is_bounded_in_length() {
+        let len = BODY_LEN_MAX + 1;
+        let head = format!("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: {len}\r\n\r\n");
+        let said = said(&(head + &"x".repeat(1 << 15))).await;
+        assert!(said.starts_with("HTTP/1.1 413"), "{said}");
+    }
+
+    /// A member of the control group kept everybody from the control socket with 64
+    /// requests whose bodies did not end.
+    #[tokio::test]
+    async fn half_sent_bodies_keep_nobody_from_an_answer() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let routes = Router::new().route("/say", post(async |said: String| said));
+        let server = tokio::spawn(serve(listener, routes, CONTROL_TIME_MAX));
+        let ask = async |body: &str| {
+            let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+            let head = "POST /say HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\n";
+            stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+            stream
+        };
+        let mut held = Vec::new();
+        for _ in 0..2 * CONNECTIONS_MAX {
+            held.push(ask("a").await);
+        }
+        let answer = async {
+            let mut answer = String::new();
+            ask("abort").await.read_to_string(&mut answer).await.unwrap();
+            answer
+        };
+        let answer = timeout(Duration::from_secs(5), answer).await.expect("an answer in time");
+        assert!(answer.ends_with("abort"), "{answer}");
+        server.abort();
+    }
+
+    /// 150 requests for pages of one operator made the commands of all others fail.
+    #[tokio::test]
+    async fn pages_of_one_account_give_way_to_a_command_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("control.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let routes = Router::new()
+            .route("/page", get(std::future::pending::<()>))
+            .route("/work", post(std::future::pending::<()>))
+            .route("/say", post(async || "said"));
+        let server = tokio::spawn(serve(listener, routes, CONTROL_TIME_MAX));
+        let ask = async |request: &str| {
+            let mut stream = tokio::net::UnixStream::connect(&path).await.unwrap();
+            let head = format!("{request} HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n");
+            // It may have been refused by then.
+            let _ = stream.write_all(head.as_bytes()).await;
+            stream
+        };
+        let answer = async || {
+            let mut answer = String::new();
+            let mut stream = ask("POST /say").await;
+            let read = timeout(Duration::from_secs(5), stream.read_to_string(&mut answer)).await;
+            let _ = read.expect("an answer in time");
+            answer
+        };
+        let mut held = Vec::new();
+        for _ in 0..2 * CONNECTIONS_MAX {
+            held.push(ask("GET /page").await);
+        }
+        assert!(answer().await.ends_with("said"));
+        // What is worked on is not given up, nor may it take all there is.
+        for _ in 0..OF_ACCOUNT_MAX {
+            held.push(ask("POST /work").await);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let refused = answer().await;
+        assert!(refused.contains("503") && refused.contains("this account has 32"), "{refused}");
+        server.abort();
     }
 
     /// Two hundred half-sent requests kept alarms blind for as long as they were
@@ -257,14 +464,33 @@ mod tests {
         let root = clients.enter(Some(0));
         let flood: Vec<Arc<Client>> = (0..3).map(|_| clients.enter(Some(1000))).collect();
         flood[0].set(Stage::Answered);
-        clients.close_oldest_waited_for();
+        clients.close_oldest();
         let is_left =
             |client: &Arc<Client>| clients.list().iter().any(|own| Arc::ptr_eq(own, client));
         assert!(is_left(&root) && is_left(&flood[0]) && !is_left(&flood[1]) && is_left(&flood[2]));
         // Of equals the oldest.
         clients.leave(&flood[0]);
-        clients.close_oldest_waited_for();
+        clients.close_oldest();
         assert!(!is_left(&root) && is_left(&flood[2]));
+    }
+
+    #[test]
+    fn pages_of_the_account_with_the_most_connections_give_way_to_others() {
+        let clients = Clients::default();
+        let flood: Vec<Arc<Client>> = (0..3).map(|_| clients.enter(Some(1000))).collect();
+        flood.iter().for_each(|own| own.set(Stage::Shown));
+        flood[0].set(Stage::Answered);
+        let other = clients.enter(Some(1001));
+        clients.close_oldest();
+        let is_left =
+            |client: &Arc<Client>| clients.list().iter().any(|own| Arc::ptr_eq(own, client));
+        assert!(is_left(&other) && is_left(&flood[0]) && !is_left(&flood[1]));
+        // Over TCP nobody knows whose they are.
+        let clients = Clients::default();
+        let pages: Vec<Arc<Client>> = (0..3).map(|_| clients.enter(None)).collect();
+        pages.iter().for_each(|own| own.set(Stage::Shown));
+        clients.close_oldest();
+        assert_eq!(clients.list().len(), 3);
     }
 
     #[tokio::test(start_paused = true)]

@@ -170,9 +170,7 @@ pub async fn close(State(Desk { server, .. }): Shared, request: Request) -> Resp
 
 /// What a request asks for; `accepted` is told to whoever asks otherwise.
 pub async fn body<T: DeserializeOwned>(request: Request, accepted: &str) -> Result<T, Response> {
-    let body = timeout(REQUEST_TIME_MAX, Json::from_request(request, &())).await;
-    let wanted: Result<Json<T>, JsonRejection> =
-        body.map_err(|_| error(StatusCode::REQUEST_TIMEOUT, "the request did not end"))?;
+    let wanted: Result<Json<T>, JsonRejection> = Json::from_request(request, &()).await;
     wanted.map(|Json(wanted)| wanted).map_err(|rejection| {
         let text = format!("{}; accepted: {accepted}", rejection.body_text());
         error(StatusCode::BAD_REQUEST, text)

@@ -1,14 +1,16 @@
 //! Drains over HTTP: reading for everybody who may ask, writing through the
 //! control socket alone.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, Query, Request, State};
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_SECURITY_POLICY, X_CONTENT_TYPE_OPTIONS};
+use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -20,12 +22,14 @@ use serde::Deserialize;
 use serde_json::json;
 use store::{Filter, KnownHead, RunId, Trust};
 use tokio::sync::broadcast::{self, error::RecvError};
-use tokio::time::sleep;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep, timeout};
 
 use super::custody::{actor_of, is_authored};
 use super::instance::node_of;
 use super::verbs::Verb;
 use super::{Drains, Refused, Survey, Wanted};
+use crate::admin::connections::REQUEST_TIME_MAX;
 use crate::admin::error;
 use crate::admin::peer::Peer;
 
@@ -34,6 +38,14 @@ const RUNS: u32 = 20;
 /// Entries of the audit log on one page, unless told and at the most.
 const ENTRIES: u32 = 100;
 const ENTRIES_MAX: u32 = store::AUDIT_LIMIT_MAX - 1;
+/// Pages that are made from the store at once, of one account and of all, by each
+/// of the two listeners.
+const PAGES_OF_ACCOUNT_MAX: usize = 2;
+const PAGES_MAX: usize = 4;
+const _: () = assert!(
+    PAGES_OF_ACCOUNT_MAX + PAGES_MAX + 4 <= store::READERS_MAX as usize,
+    "there are connections to the store that no page takes"
+);
 /// How often the disk is looked at for what another server does.
 const FOLLOW_EVERY: Duration = Duration::from_millis(500);
 /// What the page of a report may do: its styles stand in it, and it has nothing
@@ -52,9 +64,11 @@ pub fn reading(drains: Arc<Drains>) -> Router {
         .route("/v1/drains/{run}/events", get(events))
         .route("/v1/drains/{run}/report", get(report))
         .route("/v1/drains/{run}/report.html", get(report_page))
-        .route("/v1/plans/{direction}/{datacenter}", get(plan))
         .route("/v1/audit", get(audit))
         .route("/v1/audit/verify", get(verify_audit))
+        .layer(middleware::from_fn_with_state(Turns::new(), take_turn))
+        // Waits for runbooks and drivers most of the time, and not for the store.
+        .route("/v1/plans/{direction}/{datacenter}", get(plan))
         .method_not_allowed_fallback(crate::admin::not_that_way)
         .with_state(drains)
 }
@@ -65,6 +79,48 @@ pub fn writing(drains: Arc<Drains>) -> Router {
         .route("/v1/drains", post(begin))
         .route("/v1/drains/{run}/say", post(say))
         .with_state(drains)
+}
+
+/// Turns to make pages from the store: runs read it, too, and must not wait for
+/// whoever asks for pages, nor one account for another.
+#[derive(Clone, Debug)]
+struct Turns {
+    all: Arc<Semaphore>,
+    /// By uid; over TCP there is none.
+    of_accounts: Arc<Mutex<BTreeMap<Option<u32>, Arc<Semaphore>>>>,
+}
+
+impl Turns {
+    fn new() -> Turns {
+        Turns { all: Arc::new(Semaphore::new(PAGES_MAX)), of_accounts: Arc::default() }
+    }
+
+    /// Waits for a turn of an account.
+    async fn take(&self, uid: Option<u32>) -> Option<[OwnedSemaphorePermit; 2]> {
+        let own = {
+            let mut all = self.of_accounts.lock().unwrap_or_else(PoisonError::into_inner);
+            // Whoever has a turn, or waits for one, keeps it here.
+            all.retain(|_, own| Arc::strong_count(own) > 1);
+            let new = || Arc::new(Semaphore::new(PAGES_OF_ACCOUNT_MAX));
+            all.entry(uid).or_insert_with(new).clone()
+        };
+        let taken = async {
+            let own = own.acquire_owned().await.ok()?;
+            Some([own, self.all.clone().acquire_owned().await.ok()?])
+        };
+        timeout(REQUEST_TIME_MAX, taken).await.ok()?
+    }
+}
+
+async fn take_turn(State(turns): State<Turns>, request: Request, next: Next) -> Response {
+    let uid = request.extensions().get::<Peer>().map(|peer| peer.uid);
+    match turns.take(uid).await {
+        Some(_turn) => next.run(request).await,
+        None => {
+            let text = "other pages are being made from the store; try again";
+            error(StatusCode::SERVICE_UNAVAILABLE, text)
+        }
+    }
 }
 
 impl IntoResponse for Refused {
@@ -475,5 +531,30 @@ async fn verify_audit(
     match drains.store().verify_audit(&trust, is_authored).await {
         Ok(verdict) => Json(verdict_view(&verdict)).into_response(),
         Err(failed) => Refused::from(failed).into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 60 verifications of the audit log at once stopped a restore for as long as
+    /// they were repeated.
+    #[tokio::test(start_paused = true)]
+    async fn pages_leave_connections_of_the_store_to_runs_and_to_other_accounts() {
+        let turns = Turns::new();
+        let mut held = Vec::new();
+        for uid in [Some(1000), Some(1001)] {
+            for _ in 0..PAGES_OF_ACCOUNT_MAX {
+                held.push(turns.take(uid).await.unwrap());
+            }
+            assert!(turns.take(uid).await.is_none(), "not in time");
+        }
+        assert!(turns.take(Some(1002)).await.is_none(), "not in time");
+        held.pop();
+        held.push(turns.take(Some(1002)).await.unwrap());
+        held.clear();
+        assert!(turns.take(Some(1000)).await.is_some());
+        assert_eq!(turns.of_accounts.lock().unwrap().len(), 1);
     }
 }

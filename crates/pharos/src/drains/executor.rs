@@ -15,7 +15,7 @@ use drain::engine::{
 };
 use drain::report::describe;
 use drain::{ConditionId, KnobId, Measurement, Plan, Saying, Source, TaskId, Time};
-use drivers::{Drivers, Fence};
+use drivers::{Drivers, Fence, Gauged};
 use futures_util::FutureExt;
 use store::{Claim, Claimed, Lease, RunId, Step, Store};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
@@ -477,7 +477,7 @@ impl Executor {
                 continue;
             }
             let (plan, health) = (self.run.plan().clone(), self.world.health.clone());
-            let drivers = self.world.drivers.clone();
+            let (drivers, clock) = (self.world.drivers.clone(), self.world.clock.clone());
             // The data is not newer than the question: the answer may take a while.
             let asked = self.world.clock.now();
             let ended = self.run.misses_within(asked, condition);
@@ -488,11 +488,8 @@ impl Executor {
                         Ok(reading) => Ok((reading.measurement(asked), reading.series)),
                         Err(silence) => Err(silence.to_string()),
                     },
-                    Source::Gauge(knob) => match drivers.read(plan.knob(*knob)).await {
-                        Ok(read) => match read.number() {
-                            Some(value) => Ok((Measurement::at(asked, value), None)),
-                            None => Err(format!("{read} is no number")),
-                        },
+                    Source::Gauge(knob) => match drivers.gauge(plan.knob(*knob)).await {
+                        Ok(read) => measurement(&clock, asked, &read).map(|found| (found, None)),
                         Err(error) => Err(error.to_string()),
                     },
                 };
@@ -578,6 +575,20 @@ impl Executor {
     }
 }
 
+/// What a gauge said, with the time that it is about: a rate may have been counted
+/// from before the step that it is to judge.
+fn measurement(clock: &Clock, asked: Time, read: &Gauged) -> Result<Measurement, String> {
+    let Some(value) = read.value.number() else {
+        return Err(format!("{} is no number", read.value));
+    };
+    let Some((from, to)) = read.span else { return Ok(Measurement::at(asked, value)) };
+    let (now, shown) = (Instant::now(), clock.now());
+    let ago = |at: Instant| now.saturating_duration_since(at).as_millis() as u64;
+    // Rounded to the past: it is not newer than it says.
+    let time = |at: Instant| Time(shown.0.saturating_sub(ago(at) + 1));
+    Ok(Measurement { value, from: time(from), to: time(to) })
+}
+
 /// The position of the fleet, as an event; only time has passed if it is unknown.
 async fn see_fleet(world: World, plan: Arc<Plan>, run: RunId) -> Event {
     match fleet::position(&world, &plan, Some(run)).await {
@@ -593,4 +604,22 @@ async fn see_fleet(world: World, plan: Arc<Plan>, run: RunId) -> Event {
 fn measure_every(plan: &Plan) -> Duration {
     let waits = plan.tasks.iter().map(|task| Duration::from_millis(task.pace.wait.0 / 2));
     waits.min().unwrap_or(MEASURE_MAX).clamp(MEASURE_MIN, MEASURE_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_rate_from_before_a_step_is_as_old_as_its_count() {
+        let clock = Clock::of_the_wall();
+        let (asked, now) = (clock.now(), Instant::now());
+        let ago = |ms: u64| now.checked_sub(Duration::from_millis(ms)).unwrap();
+        let gauged = |span| Gauged { value: drain::Value::Number(7.0), span };
+        let found = measurement(&clock, asked, &gauged(Some((ago(1500), ago(500))))).unwrap();
+        let is_about = |time: Time, ago: u64| (asked.0 - ago).abs_diff(time.0) < 100;
+        assert!(is_about(found.from, 1500) && is_about(found.to, 500), "{found:?} {asked:?}");
+        let found = measurement(&clock, asked, &gauged(None)).unwrap();
+        assert_eq!(found, Measurement::at(asked, 7.0));
+    }
 }

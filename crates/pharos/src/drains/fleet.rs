@@ -1,6 +1,7 @@
 //! The position of the fleet: the values of the traffic knobs of all
 //! datacenters, read through the drivers. What cannot be read is as it was when
-//! it was last read, or as runs recorded it.
+//! it was read or written a moment ago; from older records follows only what is
+//! closed. A datacenter that is lost since would serve for ever otherwise.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,7 +24,7 @@ use super::survey::LOOKS_MAX;
 
 /// How long all knobs together may take.
 const READ_TIME_MAX: Duration = Duration::from_secs(5);
-/// How long what was read last counts while a knob cannot be read.
+/// How long what was read or written last counts while a knob cannot be read.
 const SEEN_COUNTS_FOR: Millis = Millis::from_secs(15);
 /// Runs of a datacenter, begun by people, that are looked through for what they
 /// left.
@@ -35,16 +36,24 @@ const LOAD_AGE_MAX: Millis = Millis::from_secs(60);
 /// What was known last.
 #[derive(Debug, Default)]
 pub struct Known {
-    /// The values that were read last, and when.
-    values: Mutex<BTreeMap<Knob, (Time, Value)>>,
+    /// What was read last, and when.
+    seen: Mutex<BTreeMap<Knob, (Time, Seen)>>,
     /// What runs recorded, by datacenter.
     recorded: tokio::sync::Mutex<BTreeMap<String, Arc<Recorded>>>,
 }
 
 impl Known {
-    fn values(&self) -> MutexGuard<'_, BTreeMap<Knob, (Time, Value)>> {
-        self.values.lock().unwrap_or_else(PoisonError::into_inner)
+    fn seen(&self) -> MutexGuard<'_, BTreeMap<Knob, (Time, Seen)>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What was read of a knob.
+#[derive(Clone, Debug)]
+struct Seen {
+    value: Value,
+    /// See [`drivers::Driver::is_out`].
+    is_out: bool,
 }
 
 /// What the runs of a datacenter left, from its last complete restore on.
@@ -159,23 +168,30 @@ pub async fn position(world: &World, plan: &Plan, own: Option<RunId>) -> Result<
         .flat_map(|(at, _)| plan.traffic.iter().flat_map(move |own| &own.datacenters[at].knobs))
         .map(|own| &own.knob)
         .collect();
-    let (last, now) = (world.known.values().clone(), world.clock.now());
-    let value = |knob: &Knob| {
-        if let Some(value) = read.get(knob) {
-            return Some(value.clone());
+    let (last, now) = (world.known.seen().clone(), world.clock.now());
+    // A time that is still to come is that of a clock which was put back since.
+    let is_recent = |at: Time| at <= now && now - at <= SEEN_COUNTS_FOR;
+    let is_closed = |knob: &Knob, value: &Value| {
+        let original = originals.get(&knob.to_string());
+        knobs.get(knob).is_some_and(|own| own.is_closed_at(value, original))
+    };
+    let known = |knob: &Knob| {
+        if let Some(seen) = read.get(knob) {
+            return Some(seen.clone());
         }
         if of_open_runs.contains(knob) {
             return None;
         }
         let left = recorded.values().flat_map(|own| &own.knobs).filter(|own| own.knob == *knob);
-        let left = left.map(|own| (own.since, &own.value));
-        let seen = last.get(knob).filter(|(at, _)| now - *at <= SEEN_COUNTS_FOR);
-        let seen = seen.map(|(at, value)| (*at, value));
-        left.chain(seen).max_by_key(|(at, _)| *at).map(|(_, value)| value.clone())
+        let left = left.map(|own| (own.since, Seen { value: own.value.clone(), is_out: false }));
+        let seen = last.get(knob).filter(|(at, _)| is_recent(*at)).cloned();
+        let (at, newest) = left.chain(seen).max_by_key(|(at, _)| *at)?;
+        (is_recent(at) || is_closed(knob, &newest.value)).then_some(newest)
     };
     let position = |knob: &Knob| {
         let original = originals.get(&knob.to_string()).cloned();
-        Some(Position { value: value(knob)?, original })
+        let Seen { value, is_out } = known(knob)?;
+        Some(Position { value, original, is_out })
     };
     let of_service = |service: &str, datacenter: &str| {
         recorded.get(datacenter).and_then(|own| own.services.get(service)).copied()
@@ -196,36 +212,36 @@ pub async fn position(world: &World, plan: &Plan, own: Option<RunId>) -> Result<
 }
 
 /// Reads knobs, as many as answer in time. What is no value of a knob was not
-/// read: what was known of it before is nearer to the truth.
+/// read: what was known of it before is nearer to the truth. Nor was one of which
+/// the driver does not say whether it can serve.
 async fn read(
     world: &World,
     knobs: &BTreeSet<Knob>,
     is_legible: impl Fn(&Knob, &Value) -> bool,
-) -> BTreeMap<Knob, Value> {
+) -> BTreeMap<Knob, Seen> {
     let deadline = Instant::now() + READ_TIME_MAX;
     let look = async |knob: &Knob| {
-        let found = match world.drivers.read(knob).await {
-            // What cannot serve carries nothing, whatever its weight is.
-            Ok(Value::Number(_)) if world.drivers.is_out(knob).await == Ok(true) => {
-                Ok(Value::Number(0.0))
-            }
-            found => found,
+        let found = async {
+            let value = world.drivers.read(knob).await?;
+            // What cannot serve carries nothing, whatever its value is.
+            let is_out = world.drivers.is_out(knob).await?;
+            drivers::Result::Ok(Seen { value, is_out })
         };
-        (knob.clone(), found)
+        (knob.clone(), found.await)
     };
     let mut looks = std::pin::pin!(stream::iter(knobs).map(look).buffer_unordered(LOOKS_MAX));
     let mut read = BTreeMap::new();
     while let Ok(Some((knob, found))) = timeout_at(deadline, looks.next()).await {
         if let Ok(found) = found
-            && found.is_real()
-            && is_legible(&knob, &found)
+            && found.value.is_real()
+            && (found.is_out || is_legible(&knob, &found.value))
         {
             read.insert(knob, found);
         }
     }
     let now = world.clock.now();
-    let seen = read.iter().map(|(knob, value)| (knob.clone(), (now, value.clone())));
-    world.known.values().extend(seen);
+    let seen = read.iter().map(|(knob, seen)| (knob.clone(), (now, seen.clone())));
+    world.known.seen().extend(seen);
     read
 }
 
@@ -405,7 +421,7 @@ pub async fn measure(world: &World, plan: &mut Plan) {
     };
     let mut answers = std::pin::pin!(stream::iter(asked).map(ask).buffer_unordered(LOOKS_MAX));
     while let Some((service, at, load)) = answers.next().await {
-        let load = load.filter(|load| load.is_finite() && *load >= 0.0);
+        let load = load.filter(|load| (0.0..=drain::LOAD_MAX).contains(load));
         plan.traffic[service].datacenters[at].measured = load;
     }
 }

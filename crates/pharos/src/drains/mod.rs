@@ -73,8 +73,6 @@ const MEASURE_TIME_MAX: Duration = Duration::from_secs(5);
 /// How long runs may take to stop.
 const PARTING_MAX: Duration = Duration::from_secs(3);
 const PARTING_POLL: Duration = Duration::from_millis(10);
-/// Runs that are looked through for the one that last changed something.
-const RUNS_BEFORE: u32 = 50;
 
 /// What `[drain]` says, ready to be used.
 #[derive(Clone, Debug)]
@@ -396,10 +394,13 @@ impl Drains {
 
     /// When a run last changed something: now, if one is open.
     async fn last_change(&self, now: Time) -> Result<Option<Time>, Refused> {
-        let newest = self.world.store.runs(Filter::default(), RUNS_BEFORE).await?;
-        let ended = |run: &store::Run| run.ended_at.map_or(now, Time);
+        // However many were begun since: it may be older than all of them.
+        let open = Filter { ended: Some(false), ..Filter::default() };
+        if !self.world.store.runs(open, 1).await?.is_empty() {
+            return Ok(Some(now));
+        }
         // A clock that was ahead then must not hold this run up.
-        Ok(newest.iter().map(ended).max().map(|at| at.min(now)))
+        Ok(self.world.store.last_end().await?.map(|at| Time(at).min(now)))
     }
 
     /// Says something to a run; returns when it is on the disk.

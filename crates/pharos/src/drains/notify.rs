@@ -21,7 +21,9 @@ use super::status::{NeedsPerson, Status};
 
 /// How long a command may take.
 const COMMAND_TIME_MAX: Duration = Duration::from_secs(10);
-/// Commands at once; more messages wait for their turn.
+/// Commands of one channel at once; more messages wait for their turn. What waits
+/// for a person has turns of its own: it waits neither for another channel whose
+/// commands hang, nor for what a run says on the same one.
 const COMMANDS_MAX: usize = 4;
 
 /// `[drain.notify.NAME]`.
@@ -48,17 +50,25 @@ pub struct Message {
 /// All channels of a server.
 #[derive(Debug)]
 pub struct Channels {
-    known: BTreeMap<String, Channel>,
+    known: BTreeMap<String, (Channel, Turns)>,
     /// Where states go that wait for a person.
     alert: Option<String>,
-    turns: Semaphore,
     failures: AtomicU64,
+}
+
+/// Turns to run the command of a channel.
+#[derive(Debug)]
+struct Turns {
+    needs: Semaphore,
+    others: Semaphore,
 }
 
 impl Channels {
     pub fn new(known: BTreeMap<String, Channel>, alert: Option<String>) -> Channels {
-        let (turns, failures) = (Semaphore::new(COMMANDS_MAX), AtomicU64::new(0));
-        Channels { known, alert, turns, failures }
+        let turns = || Semaphore::new(COMMANDS_MAX);
+        let with_turns = |(name, own)| (name, (own, Turns { needs: turns(), others: turns() }));
+        let known = known.into_iter().map(with_turns).collect();
+        Channels { known, alert, failures: AtomicU64::new(0) }
     }
 
     /// Messages that could not be delivered.
@@ -71,40 +81,9 @@ impl Channels {
         let (run, channel) = (message.run, message.channel.as_str());
         tracing::info!(run, channel, "{}", message.text);
         let Some(known) = self.known.get(channel) else { return };
-        if let Err(why) = self.run(known, message).await {
+        if let Err(why) = run_command(known, message).await {
             self.failures.fetch_add(1, Ordering::Relaxed);
             tracing::error!(run, channel, "a message was not delivered: {why}: {}", message.text);
-        }
-    }
-
-    async fn run(&self, channel: &Channel, message: &Message) -> Result<(), String> {
-        let _turn = self.turns.acquire().await.map_err(|closed| closed.to_string())?;
-        let [program, arguments @ ..] = &channel.command[..] else {
-            return Err("there is no command".into());
-        };
-        let failed = |error: std::io::Error| format!("`{program}`: {error}");
-        let mut child = Command::new(program)
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(failed)?;
-        let mut line = serde_json::to_vec(message).map_err(|error| error.to_string())?;
-        line.push(b'\n');
-        let work = async {
-            if let Some(mut stdin) = child.stdin.take() {
-                // A command that does not read is judged by how it ends.
-                let _ = stdin.write_all(&line).await;
-            }
-            child.wait().await
-        };
-        match timeout(COMMAND_TIME_MAX, work).await {
-            Ok(Ok(status)) if status.success() => Ok(()),
-            Ok(Ok(status)) => Err(format!("`{program}` ended with {status}")),
-            Ok(Err(error)) => Err(failed(error)),
-            Err(_) => Err(format!("`{program}` took longer than {COMMAND_TIME_MAX:?}")),
         }
     }
 
@@ -150,12 +129,45 @@ impl Channels {
     }
 }
 
+async fn run_command((channel, turns): &(Channel, Turns), message: &Message) -> Result<(), String> {
+    let turns = if message.needs.is_some() { &turns.needs } else { &turns.others };
+    let _turn = turns.acquire().await.map_err(|closed| closed.to_string())?;
+    let [program, arguments @ ..] = &channel.command[..] else {
+        return Err("there is no command".into());
+    };
+    let failed = |error: std::io::Error| format!("`{program}`: {error}");
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(failed)?;
+    let mut line = serde_json::to_vec(message).map_err(|error| error.to_string())?;
+    line.push(b'\n');
+    let work = async {
+        if let Some(mut stdin) = child.stdin.take() {
+            // A command that does not read is judged by how it ends.
+            let _ = stdin.write_all(&line).await;
+        }
+        child.wait().await
+    };
+    match timeout(COMMAND_TIME_MAX, work).await {
+        Ok(Ok(status)) if status.success() => Ok(()),
+        Ok(Ok(status)) => Err(format!("`{program}` ended with {status}")),
+        Ok(Err(error)) => Err(failed(error)),
+        Err(_) => Err(format!("`{program}` took longer than {COMMAND_TIME_MAX:?}")),
+    }
+}
+
 fn object(own: &NeedsPerson) -> &str {
     own.task.as_deref().or(own.knob.as_deref()).unwrap_or("the run")
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::status::NeedKind;
     use super::*;
 
     fn message(channel: &str) -> Message {
@@ -195,5 +207,37 @@ mod tests {
         let missing = channels(&["/no/such/program"]);
         missing.deliver(&message("ops")).await;
         assert_eq!(missing.failures(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_channel_that_hangs_keeps_no_alert_from_people() {
+        let command = |own: &[&str]| {
+            let command = own.iter().map(|own| (*own).to_owned()).collect();
+            Channel { command }
+        };
+        let home = tempfile::tempdir().unwrap();
+        let told = home.path().join("told");
+        let tell = ["sh", "-c", "grep -q needs && : > \"$0\" || sleep 60", told.to_str().unwrap()];
+        let known = [("ops", command(&["sleep", "60"])), ("oncall", command(&tell))];
+        let known = known.map(|(name, own)| (name.to_owned(), own));
+        let channels = Arc::new(Channels::new(known.into(), Some("oncall".into())));
+        channels.send((0..20).map(|_| message("ops")).collect());
+        channels.send((0..20).map(|_| message("oncall")).collect());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let own = NeedsPerson {
+            kind: NeedKind::Failed,
+            task: Some("web.shift".into()),
+            knob: None,
+            since: drain::Time(0),
+            why: "it failed".into(),
+            todo: "retry".into(),
+        };
+        channels.send(channels.alert(RunId(7), "east", &own).into_iter().collect());
+        let is_told = async {
+            while !told.exists() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(Duration::from_secs(5), is_told).await.expect("told at once");
     }
 }

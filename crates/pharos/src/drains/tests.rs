@@ -127,6 +127,32 @@ async fn runbooks_that_take_long_hold_nothing_else() {
     writer.join().unwrap().unwrap();
 }
 
+#[tokio::test]
+async fn an_open_run_counts_as_a_change_however_many_came_after_it() {
+    let home = tempfile::tempdir().unwrap();
+    let drains = start(home.path()).await;
+    let run = begin(&drains).await;
+    for _ in 0..60 {
+        let new = NewRun {
+            datacenter: "west",
+            direction: "drain",
+            plan: "{}",
+            actor: "ann",
+            reason: "",
+            at: 1,
+        };
+        let step = store::Step { ended: Some(("held".into(), 2)), ..store::Step::default() };
+        drains.store().begin_run(new, "twin", 1, &step).await.unwrap();
+    }
+    let now = drains.world.clock.now();
+    assert_eq!(drains.last_change(now).await.unwrap(), Some(now));
+    say(&drains, run, Verb::Abort { how: Abort::Hold }).await.unwrap();
+    until(async || !drains.driven().contains_key(&run)).await;
+    let ended = drains.find(run).await.unwrap().ended_at.map(Time);
+    let later = drains.world.clock.now();
+    assert_eq!(drains.last_change(later).await.unwrap(), ended);
+}
+
 fn user(uid: u32) -> Actor {
     let name = Some(format!("user-{uid}"));
     Actor::user(User { uid, gid: uid, pid: None, name })

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 
 use super::*;
+use drain::Millis;
 use drain::engine::{DRIFTS_MAX, RunOutcome};
 
 const DATACENTERS: [&str; 3] = ["east", "west", "south"];
@@ -70,7 +71,10 @@ impl Site {
             );
             write_runbooks(home.path(), &[(name, &text)]);
         }
-        let config = DrainConfig { health, ..config("one", home.path()) };
+        let mut config = DrainConfig { health, ..config("one", home.path()) };
+        let socket = home.path().join("haproxy.sock");
+        let haproxy = serde_json::json!({"kind": "haproxy", "socket": socket});
+        config.drivers.insert("edge".into(), serde_json::from_value(haproxy).unwrap());
         Site { drains: Drains::start(config).await.unwrap(), home }
     }
 
@@ -82,6 +86,12 @@ impl Site {
 
     fn set(&self, datacenter: &str, weight: &str) {
         std::fs::write(self.home.path().join(format!("web-{datacenter}")), weight).unwrap();
+    }
+
+    /// Lets time pass, until the next run is begun.
+    fn pass(&self, time: Millis) {
+        let clock = &self.drains.world.clock;
+        clock.resume_at(clock.now() + time);
     }
 
     async fn begin(
@@ -281,6 +291,101 @@ async fn a_knob_that_cannot_be_read_bars_a_drill_and_warns_in_a_disaster() {
     assert!(refused.contains("east is drained (drain, run 1)"), "{refused}");
 }
 
+/// Answers for HAProxy: of the servers in each datacenter, what
+/// `show servers state` says (srv_op_state, srv_admin_state, srv_uweight).
+fn answer_for_haproxy(site: &Site, servers: &[(&str, &str)]) {
+    let head = "1\n# be_name srv_name srv_op_state srv_admin_state srv_uweight srv_iweight\n";
+    let rows = servers.iter().map(|(name, state)| format!("web {name} {state} 100\n"));
+    let states = format!("{head}{}\n", rows.collect::<String>());
+    let socket = site.home.path().join("haproxy.sock");
+    let listener = std::os::unix::net::UnixListener::bind(socket).unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut asked = [0; 200];
+            let len = stream.read(&mut asked).unwrap_or(0);
+            let is_state = asked[..len].starts_with(b"show servers state");
+            let answer = if is_state { states.as_str() } else { "admin\n\n" };
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+}
+
+/// A service that HAProxy's states switch.
+const SWITCHED: &str = r#"
+pharos: service/v1
+service: web
+traffic: stateless
+user_facing: true
+load: {east: 10, west: 10, south: 10}
+drain:
+  off: {template: ConfigChange, with: {knob: "edge:state/web/@$dc-*", content: maint}}
+restore:
+  on: {template: ConfigChange, with: {knob: "edge:state/web/@$dc-*", content: original}}
+"#;
+
+#[tokio::test]
+async fn a_drill_is_refused_while_the_servers_elsewhere_are_down_though_they_are_ready() {
+    let site = Site::start(3, SWITCHED, "").await;
+    let servers = [("east-0", "2 0 100"), ("west-0", "0 0 100"), ("south-0", "0 0 100")];
+    answer_for_haproxy(&site, &servers);
+    let refused = site.drain("east").await.unwrap_err();
+    let expected = "serving_min is 1, and without east 0 datacenters would serve web: west is \
+                    drained, south is drained";
+    assert!(refused.contains(expected), "{refused}");
+}
+
+#[tokio::test]
+async fn a_drill_is_refused_while_the_servers_elsewhere_are_up_without_weight_or_down_with_it() {
+    let weighted = web(AT_ONCE, "").replace("files:web-$dc", "edge:weight/web/@$dc-*");
+    let site = Site::start(2, &weighted, "limits: {drained_max: 100%}").await;
+    let servers = [("east-0", "2 0 100"), ("west-0", "2 0 0"), ("west-1", "0 0 100")];
+    answer_for_haproxy(&site, &servers);
+    let refused = site.drain("east").await.unwrap_err();
+    assert!(refused.contains("without east 0 datacenters would serve web"), "{refused}");
+}
+
+/// West was restored once, and is lost since: its record must not stand in for it.
+#[tokio::test]
+async fn what_a_run_recorded_as_open_is_unknown_once_it_cannot_be_read() {
+    let site = Site::start(2, &web(AT_ONCE, ""), "limits: {drained_max: 100%}").await;
+    site.drained("west", Mode::Drill).await;
+    let back = site.begin("west", Direction::Restore, Mode::Drill).await.unwrap();
+    assert_eq!(site.over(back).await, Some(RunOutcome::Completed));
+    assert_eq!(site.weight("west"), 1.0);
+    std::fs::remove_file(site.home.path().join("web-west")).unwrap();
+    // What was written or read a moment ago is known.
+    let plan = site.drains.plan("east", Direction::Drain).await.unwrap();
+    assert_eq!(plan.fleet.multipliers, [[Some(1.0); 2]]);
+    site.pass(Millis::from_secs(16));
+    let refused = site.drain("east").await.unwrap_err();
+    assert!(refused.contains("whether web is served elsewhere is unknown: west"), "{refused}");
+    // A disaster continues, and warns.
+    let (run, warnings) = {
+        let wanted = Wanted {
+            datacenter: "east".into(),
+            direction: Direction::Drain,
+            mode: Mode::Disaster,
+            by: named("ann"),
+            reason: "fire".into(),
+            overload: false,
+        };
+        site.drains.begin(wanted).await.unwrap()
+    };
+    assert!(warnings.iter().any(|own| own.contains("is unknown: west")), "{warnings:?}");
+    assert_eq!(site.over(run).await, Some(RunOutcome::Completed));
+    assert_eq!(site.weight("east"), 0.0);
+    // East was left closed: that counts for as long as nothing else is read.
+    std::fs::remove_file(site.home.path().join("web-east")).unwrap();
+    site.pass(Millis::from_secs(3600));
+    let plan = site.drains.plan("east", Direction::Restore).await.unwrap();
+    assert_eq!(plan.fleet.multipliers, [[Some(0.0), None]]);
+    // And nothing of it keeps anybody from bringing it back.
+    site.set("east", "0");
+    let back = site.begin("east", Direction::Restore, Mode::Drill).await.unwrap();
+    assert_eq!(site.over(back).await, Some(RunOutcome::Completed));
+    assert_eq!(site.weight("east"), 1.0);
+}
+
 #[tokio::test]
 async fn an_original_outlives_a_second_drain_that_is_reverted() {
     let site = Site::start(2, &web(TO_A_TENTH, ""), "").await;
@@ -295,23 +400,52 @@ async fn an_original_outlives_a_second_drain_that_is_reverted() {
     assert_eq!(site.weight("east"), 1.0);
 }
 
-#[tokio::test]
-async fn the_load_is_measured_where_a_query_says_how() {
+/// An exporter of a page, scraped every second.
+fn export(page: &'static str) -> HealthConfig {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             let _ = stream.read(&mut [0; 4096]);
-            let page = "load{dc=\"east\"} 12\nload{dc=\"west\"} 24\n";
             let head = "HTTP/1.1 200 OK\r\ncontent-type: text/plain; version=0.0.4\r\n\
                         connection: close\r\ncontent-length";
             let _ = write!(stream, "{head}: {}\r\n\r\n{page}", page.len());
         }
     });
-    let query = "measured_load: sum(load{dc=\"$dc\"})";
     let endpoint = format!("http://{address}/metrics").parse().unwrap();
     let targets = vec![Target { endpoint, job: String::new(), credentials: None }];
-    let health = HealthConfig::Scrape { targets, interval: Duration::from_secs(1) };
+    HealthConfig::Scrape { targets, interval: Duration::from_secs(1) }
+}
+
+/// The plan panicked, and with it every restore.
+#[tokio::test]
+async fn a_restore_is_accepted_whatever_load_is_measured() {
+    let health = export("load{dc=\"east\"} 1e308\nload{dc=\"west\"} 1e308\nup_now 1\n");
+    let query = "measured_load: sum(load{dc=\"$dc\"})";
+    let site = Site::start_with(2, &web(AT_ONCE, query), "", health).await;
+    let condition = drain::Condition {
+        name: "up".into(),
+        source: drain::Source::Query("up_now".into()),
+        comparison: drain::Comparison::AtLeast,
+        bound: 1.0,
+        hold_for: Millis::ZERO,
+        max_age: Millis::from_secs(60),
+        no_data: drain::NoData::Block,
+        no_traffic: drain::NoData::Block,
+        no_traffic_back: drain::NoData::Block,
+        is_exact: false,
+    };
+    until(async || site.drains.world.health.measure(&condition).await.is_ok()).await;
+    assert_eq!(site.loads("east", Direction::Drain).await, (vec![10.0, 10.0], vec![0.0, 20.0]));
+    site.drained("east", Mode::Drill).await;
+    let back = site.begin("east", Direction::Restore, Mode::Drill).await.unwrap();
+    assert_eq!(site.over(back).await, Some(RunOutcome::Completed));
+}
+
+#[tokio::test]
+async fn the_load_is_measured_where_a_query_says_how() {
+    let health = export("load{dc=\"east\"} 12\nload{dc=\"west\"} 24\n");
+    let query = "measured_load: sum(load{dc=\"$dc\"})";
     let site = Site::start_with(2, &web(AT_ONCE, query), "", health).await;
     until(async || {
         site.loads("east", Direction::Drain).await == (vec![12.0, 24.0], vec![0.0, 36.0])
