@@ -10,12 +10,13 @@ use super::super::{Runbooks, lift};
 use super::effects::{SYMBOLIC, expand_task};
 use super::templates::{OUTER, check_value};
 use super::{DIRECTIONS, Scope, conditions};
-use crate::plan::Direction;
+use crate::plan::{Direction, OnBreach};
 
 pub(super) fn check(runbooks: &Runbooks, service: &Service, problems: &mut Problems) {
     for direction in DIRECTIONS {
         for task in service.tasks(direction) {
             check_pace(task, problems);
+            check_breach(task, direction, problems);
             let Some(name) = &task.template else { continue };
             match runbooks.template(&name.value) {
                 Some(template) => {
@@ -57,6 +58,26 @@ fn check_pace(task: &Task, problems: &mut Problems) {
             task.pace.at,
             format!("`wait`, {}, is longer than `wait_max`, {}", pace.wait, pace.wait_max),
             "accepted: `wait` up to `wait_max`",
+        );
+    }
+}
+
+/// What a drain moves back goes to where it was served before. In a restore that is the
+/// other way round: what is bad may be all the others, and bad already before the step.
+fn check_breach(task: &Task, direction: Direction, problems: &mut Problems) {
+    let on_breach = match task.pace.value.on_breach {
+        OnBreach::BackOff => "back_off",
+        OnBreach::Revert => "revert",
+        OnBreach::Hold => return,
+    };
+    if direction == Direction::Restore {
+        problems.error(
+            task.pace.at,
+            format!(
+                "`on_breach: {on_breach}` in a restore: it would move traffic out of what may be \
+                 the only healthy datacenter"
+            ),
+            "a restore never moves traffic out by itself; accepted: `hold`",
         );
     }
 }
