@@ -2,13 +2,15 @@
 
 use super::super::arguments::{self, parse};
 use super::super::expand::{done_of, position};
+use super::super::lift;
 use super::super::problem::{Placed, Problems};
 use super::super::shape::Kind;
-use super::super::spec::{Parameter, Stage, Target, Template, Timeout, Undo};
+use super::super::spec::{ConditionUse, Parameter, Stage, Target, Template, Timeout, Undo};
 use super::super::stages::{ArgumentKind, Input, StageShape};
 use super::super::tree::Node;
 use super::super::walk::Walk;
 use super::super::words::{self, Piece, did_you_mean};
+use super::conditions;
 
 /// Variables that every text has, so that no parameter may take their names.
 pub(super) const OUTER: [&str; 2] = ["dc", "service"];
@@ -114,6 +116,13 @@ fn check_parameter(template: &Template, parameter: &Parameter, problems: &mut Pr
         );
     }
     check_value(kind, &parameter.choices, default, &name.value, OUTER.to_vec(), problems);
+    // One that is named is of the service whose task uses it.
+    if parameter.exact
+        && let Some(ConditionUse::InPlace { condition, .. }) = lift::condition_use(default)
+    {
+        let by_default = Placed::new(default.at, name.value.clone());
+        conditions::check_tolerance(&condition, &by_default, problems);
+    }
 }
 
 /// A value as it is written, for a parameter or for an input.
