@@ -425,11 +425,9 @@ drain:
     with: {condition: {name: near, query: lag, below: 9, no_data: block}}
 restore:
   promote:
-    template: ConfigChange
-    with: {knob: 'db:primary', content: original}
-  open:
-    template: ConfigChange
-    with: {knob: 'db:writes', content: original}
+    template: Promote
+    with: {knob: 'db:primary', to: original, fence: 'db:writes', unfence_to: open,
+           caught_up: {name: lag, query: lag, at_most: 0, no_data: block}}
 ";
 const EAST: &str = "
 pharos: evacuation/v1

@@ -13,7 +13,7 @@ use crate::plan::Direction;
 
 /// A knob that a stage writes, and where it leaves it if that is known. Not
 /// what comes back by itself.
-fn writes(stage: &ExpandedStage) -> Vec<(&str, Option<&Aim>)> {
+pub(super) fn writes(stage: &ExpandedStage) -> Vec<(&str, Option<&Aim>)> {
     match &stage.work {
         Work::Shift { knob, to, returns: false } | Work::Set { knob, to, returns: false } => {
             vec![(knob, Some(to))]

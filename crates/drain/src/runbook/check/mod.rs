@@ -4,6 +4,7 @@
 mod conditions;
 mod effects;
 mod evacuations;
+mod fences;
 mod freshness;
 mod graph;
 mod loads;
@@ -43,6 +44,7 @@ pub(super) fn check(runbooks: &Runbooks, problems: &mut Problems) {
         effects::check_barriers(runbooks, scope, problems);
     }
     effects::check_undone(runbooks, &scopes, problems);
+    fences::check_mixed(runbooks, &scopes, problems);
     tasks::check_expansion(runbooks, &scopes, problems);
 }
 
