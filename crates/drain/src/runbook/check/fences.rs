@@ -1,4 +1,5 @@
-//! Fences: what one task sets behind a fence no other sets without one.
+//! Fences: what one task sets behind a fence no other sets without one, and what a
+//! restore closes it opens again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,9 +7,11 @@ use super::super::Runbooks;
 use super::super::expand::{Aim, ExpandedStage, Work};
 use super::super::problem::Problems;
 use super::super::spec::{Service, Task};
-use super::effects::{SYMBOLIC, expand_task, writes};
+use super::effects::{SYMBOLIC, Written, expand_task, restoring, writes, written};
+use super::graph::Order;
 use super::{DIRECTIONS, Scope};
 use crate::plan::{Direction, Exit, Next};
+use crate::value::Value;
 
 /// A knob that takes a fence to be set without a loss takes it from whoever sets it, on
 /// the way out and back, in this evacuation and in others.
@@ -35,6 +38,140 @@ pub(super) fn check_mixed(runbooks: &Runbooks, scopes: &[Scope<'_>], problems: &
     }
 }
 
+/// A fence that a restore leaves closed is one that nobody looks for: the run is
+/// complete, and the next drain makes a primary of what refuses all writes.
+pub(super) fn check_opened(runbooks: &Runbooks, scope: &Scope<'_>, problems: &mut Problems) {
+    let services = restoring(runbooks, scope);
+    let (drains, _) = written(runbooks, &services, scope.dc(), Direction::Drain);
+    let (restores, unknown) = written(runbooks, &services, scope.dc(), Direction::Restore);
+    let restoring = Scope { services, evacuation: scope.evacuation };
+    let restore = Restore {
+        order: Order::new(runbooks, &restoring, Direction::Restore, problems),
+        recorded: drains.iter().map(|drain| drain.knob.as_str()).collect(),
+        writes: &restores,
+        unknown: unknown.first().map(|(service, task)| full_name(service, task)),
+    };
+    for service in &scope.services {
+        for task in &service.restore {
+            // What cannot be expanded is said to be unchecked by `check_expansion`.
+            let expanded =
+                [scope.dc(), SYMBOLIC].map(|dc| expand_task(runbooks, service, task, dc));
+            let [Some(stages), Some(shown)] = expanded else { continue };
+            for (fence, shown) in fences(&stages).iter().zip(fences(&shown)) {
+                let opens = |to: &Aim| restore.opens(fence, to);
+                if is_left_closed(&stages, fence, opens) {
+                    let name = full_name(service, task);
+                    restore.check_others(task, &name, fence, &stages, shown.knob, problems);
+                }
+            }
+        }
+    }
+}
+
+/// What the tasks of a restore set.
+struct Restore<'a> {
+    order: Order,
+    /// Knobs that the drain sets, so that their values from before are known.
+    recorded: BTreeSet<&'a str>,
+    writes: &'a [Written<'a>],
+    /// A task of which it is not known.
+    unknown: Option<String>,
+}
+
+impl Restore<'_> {
+    /// Where the value from before the drain is not known, nothing is written.
+    fn opens(&self, fence: &Fence<'_>, to: &Aim) -> bool {
+        to != fence.closed && (*to != Aim::Original || self.recorded.contains(fence.knob))
+    }
+
+    /// Says so of a fence that a task leaves closed, unless another one opens it.
+    fn check_others(
+        &self,
+        task: &Task,
+        name: &str,
+        fence: &Fence<'_>,
+        stages: &[ExpandedStage],
+        shown: &str,
+        problems: &mut Problems,
+    ) {
+        let of_fence = self.writes.iter().filter(|write| write.knob == fence.knob);
+        let others: Vec<_> = of_fence.filter(|write| !std::ptr::eq(write.task, task)).collect();
+        let is_opener =
+            |write: &&&Written<'_>| write.aim.as_ref().is_none_or(|to| self.opens(fence, to));
+        let openers: Vec<String> =
+            others.iter().filter(is_opener).map(|write| write.name()).collect();
+        if openers.iter().any(|opener| self.order.is_after(opener, name)) {
+            return;
+        }
+        let what = format!("`{name}` leaves the fence `{shown}` closed");
+        if let Some(unknown) = &self.unknown {
+            return problems.warning(
+                task.name.at,
+                format!(
+                    "{what}, and whether a task of the restore opens it is not known: \
+                     `{unknown}` does not fit its template"
+                ),
+                "repair that first",
+            );
+        }
+        let mut remedy = format!(
+            "accepted: `unfence_to` with the value that lets writes pass, or a task of the \
+             restore `after` it that sets `{shown}` to another value than {}",
+            named(fence.closed)
+        );
+        let is_restored = || restores_original(stages, fence, &others);
+        if let Some(opener) = openers.first() {
+            remedy += &format!("; `{opener}` sets it, but not `after` `{name}`");
+        } else if !self.recorded.contains(fence.knob) && is_restored() {
+            remedy += &format!("; `original` is not known: the drain does not set `{shown}`");
+        }
+        problems.error(
+            task.name.at,
+            format!(
+                "{what}, and no task of the restore opens it: the next drain makes a primary of \
+                 what refuses writes"
+            ),
+            remedy,
+        );
+    }
+}
+
+fn full_name(service: &Service, task: &Task) -> String {
+    format!("{}.{}", service.name.value, task.name.value)
+}
+
+fn named(aim: &Aim) -> String {
+    match aim {
+        Aim::Value(Value::Text(text)) => format!("`{text}`"),
+        Aim::Value(value) => format!("`{value}`"),
+        Aim::Original => "`original`".into(),
+    }
+}
+
+/// Whether a fence is set to the value that it had before the drain.
+fn restores_original(stages: &[ExpandedStage], fence: &Fence<'_>, others: &[&Written<'_>]) -> bool {
+    let own = stages.iter().filter_map(set).filter(|(knob, _)| *knob == fence.knob);
+    let others = others.iter().filter_map(|other| other.aim.as_ref());
+    own.map(|(_, to)| to).chain(others).any(|to| *to == Aim::Original)
+}
+
+/// Whether a task can be done with a fence still closed.
+fn is_left_closed(
+    stages: &[ExpandedStage],
+    fence: &Fence<'_>,
+    opens: impl Fn(&Aim) -> bool,
+) -> bool {
+    let closes = |stage: &ExpandedStage, is_closed: bool| match &stage.work {
+        Work::Set { knob, to, .. } | Work::Shift { knob, to, .. } if knob == fence.knob => {
+            to == fence.closed || is_closed && !opens(to)
+        }
+        Work::PutBack { knob } => is_closed && knob != fence.knob,
+        Work::Act { changes, .. } => is_closed && !changes.iter().any(|own| own == fence.knob),
+        _ => is_closed,
+    };
+    walk(stages, closes).contains(&(stages.len(), true))
+}
+
 /// A knob that a task sets.
 struct Setting<'a> {
     direction: Direction,
@@ -52,7 +189,7 @@ impl Setting<'_> {
             Direction::Drain => "drain",
             Direction::Restore => "restore",
         };
-        format!("`{}.{}` of the {direction}", self.service.name.value, self.task.name.value)
+        format!("`{}` of the {direction}", full_name(self.service, self.task))
     }
 }
 
