@@ -19,6 +19,8 @@ pub(super) fn check(runbooks: &Runbooks, service: &Service, problems: &mut Probl
             check_breach(task, direction, problems);
             let Some(name) = &task.template else { continue };
             match runbooks.template(&name.value) {
+                // A template that is too large is not looked at any further.
+                Some(template) if template.is_too_large() => {}
                 Some(template) => {
                     check_parameters(runbooks, service, task, template, problems);
                     check_stages(runbooks, service, task, template, direction, problems);
