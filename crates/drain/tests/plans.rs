@@ -401,6 +401,7 @@ pharos: template/v1
 template: Flip
 parameters:
   nothing_missing: {type: condition, required: true, exact: true}
+undo: {after: promote, stages: {back: {stage: PutBack, with: {knob: 'db:primary'}}}}
 stages:
   fence: {stage: Set, with: {knob: 'db:writes', to: fenced}, failed: lift}
   last-writes: {stage: Await, with: {condition: $nothing_missing}, timeout: 30s, late: lift}

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::Runbooks;
-use super::super::expand::{Aim, ExpandedStage, Work};
+use super::super::expand::{Aim, ExpandedStage, Work, expand, expand_undo};
 use super::super::problem::Problems;
 use super::super::spec::{Service, Task};
 use super::effects::{SYMBOLIC, Written, expand_task, restoring, writes, written};
@@ -36,6 +36,69 @@ pub(super) fn check_mixed(runbooks: &Runbooks, scopes: &[Scope<'_>], problems: &
              only if the store fences by itself",
         );
     }
+}
+
+/// Templates of users: what they set behind a fence is set back behind one, too, and a
+/// fence is one only if the task cannot be interrupted behind it.
+pub(super) fn check_held(runbooks: &Runbooks, scope: &Scope<'_>, problems: &mut Problems) {
+    for service in &scope.services {
+        for task in DIRECTIONS.iter().flat_map(|direction| service.tasks(*direction)) {
+            let name = task.template.as_ref().map(|name| name.value.as_str());
+            let Some(template) = name.and_then(|name| runbooks.template(name)) else { continue };
+            let own = &service.name.value;
+            // What cannot be expanded is said to be unchecked by `check_expansion`.
+            let Some(stages) = expand(template, task, own, SYMBOLIC) else { continue };
+            let (name, template_name) = (full_name(service, task), &template.name.value);
+            let fences = fences(&stages);
+            if let Some(knob) = loose_fence(&stages, &fences) {
+                problems.error(
+                    task.name.at,
+                    format!(
+                        "`{name}` sets `{knob}` and sets it to another value around what must be \
+                         exact, and all of it can be interrupted: a pause or an abort leaves it \
+                         there, and no one is told"
+                    ),
+                    format!(
+                        "accepted: `interruptible: false` for the stages of `{template_name}` from \
+                         the one that waits to the one that sets it again"
+                    ),
+                );
+            }
+            let is_undone = !matches!(expand_undo(template, task, own, SYMBOLIC), Some(None));
+            if let Some(knob) = behind(&stages, &fences).filter(|_| !is_undone) {
+                problems.error(
+                    task.name.at,
+                    format!(
+                        "`abort --revert` of `{name}` sets `{knob}` back without a fence: \
+                         `{template_name}` has no `undo`"
+                    ),
+                    "accepted: `undo:` in the template, `after` the stage that sets it, with a \
+                     fence and an exact condition as `Promote` has",
+                );
+            }
+        }
+    }
+}
+
+/// A knob that is set one way before what must be exact and another way after it, as a
+/// fence is, and that nothing takes for one.
+fn loose_fence<'s>(stages: &'s [ExpandedStage], fences: &[Fence<'_>]) -> Option<&'s str> {
+    let exact = stages.iter().position(|stage| stage.is_exact)?;
+    let (before, after) = stages.split_at(exact);
+    let found = before.iter().filter_map(set).find(|(knob, closed)| {
+        let is_opened = |(own, to): (&str, &Aim)| own == *knob && to != *closed;
+        !fences.iter().any(|fence| fence.knob == *knob)
+            && after.iter().filter_map(set).any(is_opened)
+    });
+    found.map(|(knob, _)| knob)
+}
+
+/// A knob that is set behind a fence.
+fn behind<'s>(stages: &'s [ExpandedStage], fences: &[Fence<'_>]) -> Option<&'s str> {
+    let open = reached_open(stages, fences);
+    let fenced = stages.iter().enumerate().filter(|(at, _)| !open.contains(at));
+    let mut knobs = fenced.flat_map(|(_, stage)| writes(stage)).map(|(knob, _)| knob);
+    knobs.find(|knob| !fences.iter().any(|fence| fence.knob == *knob))
 }
 
 /// A fence that a restore leaves closed is one that nobody looks for: the run is

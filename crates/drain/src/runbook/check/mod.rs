@@ -43,6 +43,7 @@ pub(super) fn check(runbooks: &Runbooks, problems: &mut Problems) {
         freshness::check(runbooks, scope, problems);
         effects::check_barriers(runbooks, scope, problems);
         fences::check_opened(runbooks, scope, problems);
+        fences::check_held(runbooks, scope, problems);
     }
     effects::check_undone(runbooks, &scopes, problems);
     fences::check_mixed(runbooks, &scopes, problems);
