@@ -515,7 +515,7 @@ mod tests {
         assert_eq!(
             said,
             "whether chat is served elsewhere is unknown: west, of which a traffic knob cannot be \
-             read and no run recorded it"
+             read"
         );
         let fleet =
             Fleet { multipliers: vec![vec![Some(1.0), None, Some(1.0)]; 2], runs: vec![None; 3] };

@@ -401,6 +401,7 @@ pharos: template/v1
 template: Flip
 parameters:
   nothing_missing: {type: condition, required: true, exact: true}
+undo: {after: promote, stages: {back: {stage: PutBack, with: {knob: 'db:primary'}}}}
 stages:
   fence: {stage: Set, with: {knob: 'db:writes', to: fenced}, failed: lift}
   last-writes: {stage: Await, with: {condition: $nothing_missing}, timeout: 30s, late: lift}
@@ -425,11 +426,9 @@ drain:
     with: {condition: {name: near, query: lag, below: 9, no_data: block}}
 restore:
   promote:
-    template: ConfigChange
-    with: {knob: 'db:primary', content: original}
-  open:
-    template: ConfigChange
-    with: {knob: 'db:writes', content: original}
+    template: Promote
+    with: {knob: 'db:primary', to: original, fence: 'db:writes', unfence_to: open,
+           caught_up: {name: lag, query: lag, at_most: 0, no_data: block}}
 ";
 const EAST: &str = "
 pharos: evacuation/v1

@@ -98,6 +98,9 @@ pub(crate) fn expand(
     service: &str,
     datacenter: &str,
 ) -> Option<Vec<ExpandedStage>> {
+    if template.is_too_large() {
+        return None;
+    }
     let outer = |name: &str| match name {
         "dc" => Some(datacenter.to_owned()),
         "service" => Some(service.to_owned()),

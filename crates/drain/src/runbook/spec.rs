@@ -2,7 +2,7 @@
 //! to be replaced, but nothing left of YAML. Everything keeps its place.
 
 use super::problem::{Place, Placed};
-use super::stages::{ArgumentKind, StageShape};
+use super::stages::{ArgumentKind, PARAMETERS_MAX, STAGES_MAX, StageShape};
 use super::tree::{Node, Scalar};
 use crate::condition::{Comparison, NoData};
 use crate::plan::{Direction, Exit, KeepDrained, Limits, Pace};
@@ -203,5 +203,11 @@ impl Evacuation {
 impl Template {
     pub fn parameter(&self, name: &str) -> Option<&Parameter> {
         self.parameters.iter().find(|parameter| parameter.name.value == name)
+    }
+
+    /// Has more than is looked at.
+    pub fn is_too_large(&self) -> bool {
+        let undo = self.undo.as_ref().map_or(0, |undo| undo.template.stages.len());
+        self.stages.len().max(undo) > STAGES_MAX || self.parameters.len() > PARAMETERS_MAX
     }
 }

@@ -1,5 +1,11 @@
 //! The stages that templates are made of: their inputs, and what those may be.
 
+/// Stages of a template, and as many of its undo. What follows from their ways is looked
+/// at again for each task, so the time that takes must not be for others to choose.
+pub(crate) const STAGES_MAX: usize = 100;
+/// Parameters of a template.
+pub(crate) const PARAMETERS_MAX: usize = 100;
+
 /// What an input of a stage, or a parameter of a template, can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ArgumentKind {

@@ -22,7 +22,8 @@ const FILES: [(&str, &str); 4] = [
 ];
 
 /// Where knobs stand before a drain; all others are settings that nobody made.
-const ORIGINALS: [(&str, f64); 2] = [("weight:SERVICE/a", 1.0), ("primary:STORE/a", 0.0)];
+const ORIGINALS: [(&str, f64); 3] =
+    [("weight:SERVICE/a", 1.0), ("primary:SERVICE/a", 0.0), ("primary:STORE/a", 0.0)];
 
 /// The plans that the stock makes, to drain and to restore.
 fn plan(direction: Direction) -> &'static Plan {

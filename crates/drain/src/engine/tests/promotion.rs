@@ -28,7 +28,8 @@ drain:
 restore:
   promote:
     template: Promote
-    with: {knob: db:primary, to: original}
+    with: {knob: db:primary, to: original, fence: db:fence/west, unfence_to: open,
+           caught_up: {name: lag-to-east, query: lag_back, at_most: 0, no_data: block}}
   unfence:
     template: ConfigChange
     with: {knob: db:fence/east, content: original}

@@ -1,7 +1,7 @@
 //! Conditions: whether those that are named exist, and whether they can hold.
 
 use super::super::Runbooks;
-use super::super::problem::{Place, Placed, Problems};
+use super::super::problem::{Placed, Problems};
 use super::super::promql::{self, WhenZero};
 use super::super::spec::{Condition, ConditionUse, NoTraffic, Service, Source, Task};
 use super::super::words::{did_you_mean, mask};
@@ -60,7 +60,8 @@ fn find<'a>(
     service.health.iter().find(|(own, _)| own.value == name)?.1.as_ref()
 }
 
-/// A condition without tolerance: what it tolerates would be lost.
+/// A condition without tolerance that a task gives for a parameter, or that its
+/// template has by default.
 pub(super) fn check_exact(
     runbooks: &Runbooks,
     service: &Service,
@@ -68,7 +69,17 @@ pub(super) fn check_exact(
     parameter: &Placed<String>,
     problems: &mut Problems,
 ) {
-    let Some(condition) = find(runbooks, service, used) else { return };
+    if let Some(condition) = find(runbooks, service, used) {
+        check_tolerance(condition, parameter, problems);
+    }
+}
+
+/// A condition without tolerance: what it tolerates would be lost.
+pub(super) fn check_tolerance(
+    condition: &Condition,
+    parameter: &Placed<String>,
+    problems: &mut Problems,
+) {
     let bound = condition.bound.value;
     let is_exact =
         matches!(condition.comparison, Comparison::AtMost | Comparison::Equals) && bound <= 0.0;
@@ -84,7 +95,7 @@ pub(super) fn check_exact(
             "accepted: `block` or `fail` for `no_data` and `no_traffic`",
         );
     }
-    check_present(condition, parameter.at, &format!("`{}`", parameter.value), problems);
+    check_query(condition, &format!("`{}`", parameter.value), problems);
     if !is_exact {
         problems.error(
             parameter.at,
@@ -98,16 +109,20 @@ pub(super) fn check_exact(
     }
 }
 
-/// A query that has a value only if its metrics are there, and only from now.
-fn check_present(condition: &Condition, at: Place, name: &str, problems: &mut Problems) {
-    if let Source::Query(query) = &condition.source
-        && let Ok(analysis) = promql::analyse(&mask(query))
-        && analysis.selectors.iter().any(|own| own.also_past || own.sampled || own.optional)
-    {
+/// A query that is 0 only if nothing is missing, and that has a value only if its
+/// metrics are there, from now.
+fn check_query(condition: &Condition, name: &str, problems: &mut Problems) {
+    let Source::Query(query) = &condition.source else { return };
+    // What is no PromQL was noted.
+    let Ok(analysis) = promql::analyse(&mask(query)) else { return };
+    for part in &analysis.inexact {
+        // A parameter of a template may stand for a part of it.
+        let is_as_written = condition.written.text == *query;
+        let offset = if is_as_written { part.offset } else { 0 };
         problems.error(
-            at,
-            format!("{name} has a value without, or from before, its metrics"),
-            "accepted: a query without `or`, `absent`, `unless`, `offset`, `@` and subqueries",
+            condition.written.place_of(offset),
+            format!("{name} is not exact: {}", part.what),
+            format!("accepted: {}", promql::EXACT_RULE),
         );
     }
 }
@@ -124,7 +139,7 @@ pub(super) fn check_bounded_above(
         matches!(condition.comparison, Comparison::Below | Comparison::AtMost | Comparison::Equals)
     };
     if let Some(condition) = find(runbooks, service, used) {
-        check_present(condition, task.with_at, "what must hold after the fence", problems);
+        check_query(condition, "what must hold after the fence", problems);
     }
     if find(runbooks, service, used).is_some_and(|condition| !is_bounded(condition)) {
         problems.error(

@@ -13,7 +13,7 @@ use crate::plan::Direction;
 
 /// A knob that a stage writes, and where it leaves it if that is known. Not
 /// what comes back by itself.
-fn writes(stage: &ExpandedStage) -> Vec<(&str, Option<&Aim>)> {
+pub(super) fn writes(stage: &ExpandedStage) -> Vec<(&str, Option<&Aim>)> {
     match &stage.work {
         Work::Shift { knob, to, returns: false } | Work::Set { knob, to, returns: false } => {
             vec![(knob, Some(to))]
@@ -104,13 +104,17 @@ fn evacuations_of(runbooks: &Runbooks, service: &str, flawed: &[String]) -> Stri
     format!(", in the evacuation of {}", names.join(", "))
 }
 
-/// What one evacuation does not undo, by place and by the knob as it is written.
-fn uncovered(runbooks: &Runbooks, scope: &Scope<'_>) -> Vec<(Place, String, Uncovered)> {
-    // Restores of all services count where no evacuation says which run.
-    let restoring: Vec<&Service> = match scope.evacuation {
+/// The services whose restores count: all of them where no evacuation says which run.
+pub(super) fn restoring<'a>(runbooks: &'a Runbooks, scope: &Scope<'a>) -> Vec<&'a Service> {
+    match scope.evacuation {
         Some(_) => scope.services.clone(),
         None => runbooks.services.iter().collect(),
-    };
+    }
+}
+
+/// What one evacuation does not undo, by place and by the knob as it is written.
+fn uncovered(runbooks: &Runbooks, scope: &Scope<'_>) -> Vec<(Place, String, Uncovered)> {
+    let restoring = restoring(runbooks, scope);
     let (restores, unknown) = written(runbooks, &restoring, scope.dc(), Direction::Restore);
     let mut undone: BTreeMap<&str, Vec<&Option<Aim>>> = BTreeMap::new();
     for restore in &restores {
@@ -143,7 +147,7 @@ fn uncovered(runbooks: &Runbooks, scope: &Scope<'_>) -> Vec<(Place, String, Unco
                 },
             },
         };
-        let name = format!("{}.{}", drain.service.name.value, drain.task.name.value);
+        let name = drain.name();
         let service = drain.service.name.value.clone();
         uncovered.push((
             drain.task.name.at,
@@ -160,18 +164,25 @@ fn has_unknown_variable(knob: &str) -> bool {
 }
 
 /// A knob that a task writes.
-struct Written<'a> {
+pub(super) struct Written<'a> {
     service: &'a Service,
-    task: &'a Task,
+    pub task: &'a Task,
     /// With a datacenter in the place of `$dc`.
-    knob: String,
+    pub knob: String,
     /// As people wrote it.
     shown: String,
-    aim: Option<Aim>,
+    pub aim: Option<Aim>,
+}
+
+impl Written<'_> {
+    /// Of the task.
+    pub fn name(&self) -> String {
+        format!("{}.{}", self.service.name.value, self.task.name.value)
+    }
 }
 
 /// What the tasks of a direction write, and the tasks of which that is not known.
-fn written<'a>(
+pub(super) fn written<'a>(
     runbooks: &Runbooks,
     services: &[&'a Service],
     dc: &str,

@@ -30,6 +30,34 @@ pub(super) fn check(runbooks: &Runbooks, scope: &Scope<'_>, problems: &mut Probl
     }
 }
 
+/// Which tasks begin only after others are complete.
+pub(super) struct Order {
+    index: HashMap<String, usize>,
+    parents: Vec<Vec<usize>>,
+}
+
+impl Order {
+    pub fn new(
+        runbooks: &Runbooks,
+        scope: &Scope<'_>,
+        direction: Direction,
+        problems: &Problems,
+    ) -> Order {
+        let mut graph = Graph::new(runbooks, scope, direction);
+        // What is wrong with dependencies is noted by `check`.
+        graph.join(&mut Problems::of_files(problems.files()));
+        Order { parents: graph.parents(), index: graph.index }
+    }
+
+    /// Whether a task begins after another one; both as `service.task`.
+    pub fn is_after(&self, task: &str, other: &str) -> bool {
+        let [Some(task), Some(other)] = [task, other].map(|name| self.index.get(name)) else {
+            return false;
+        };
+        ancestors(*task, &self.parents).contains(other)
+    }
+}
+
 struct Graph<'a> {
     runbooks: &'a Runbooks,
     scope: &'a Scope<'a>,
@@ -324,13 +352,19 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Whoever waits at a barrier for a task that begins after it waits for ever,
-    /// unless it gives up at some time.
-    fn check_meetings(&self, problems: &mut Problems) {
+    /// What each task waits for.
+    fn parents(&self) -> Vec<Vec<usize>> {
         let mut parents = vec![Vec::new(); self.nodes.len()];
         for edge in &self.edges {
             parents[edge.waits].push(edge.for_);
         }
+        parents
+    }
+
+    /// Whoever waits at a barrier for a task that begins after it waits for ever,
+    /// unless it gives up at some time.
+    fn check_meetings(&self, problems: &mut Problems) {
+        let parents = self.parents();
         let mut barriers: BTreeMap<String, Vec<(usize, bool)>> = BTreeMap::new();
         for (at, (service, task)) in self.nodes.iter().enumerate() {
             // A task that could not be read is said to be unchecked where it stands.

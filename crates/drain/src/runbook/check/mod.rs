@@ -4,6 +4,7 @@
 mod conditions;
 mod effects;
 mod evacuations;
+mod fences;
 mod freshness;
 mod graph;
 mod loads;
@@ -41,8 +42,11 @@ pub(super) fn check(runbooks: &Runbooks, problems: &mut Problems) {
     for scope in &scopes {
         freshness::check(runbooks, scope, problems);
         effects::check_barriers(runbooks, scope, problems);
+        fences::check_opened(runbooks, scope, problems);
+        fences::check_held(runbooks, scope, problems);
     }
     effects::check_undone(runbooks, &scopes, problems);
+    fences::check_mixed(runbooks, &scopes, problems);
     tasks::check_expansion(runbooks, &scopes, problems);
 }
 

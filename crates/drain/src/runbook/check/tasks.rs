@@ -3,21 +3,24 @@
 use super::super::arguments;
 use super::super::expand::{Aim, Work, expand};
 use super::super::problem::{Place, Placed, Problems};
-use super::super::spec::{Parameter, Service, Task, Template};
+use super::super::spec::{ConditionUse, Parameter, Service, Task, Template};
 use super::super::stages::ArgumentKind;
 use super::super::words::{did_you_mean, nearest};
 use super::super::{Runbooks, lift};
 use super::effects::{SYMBOLIC, expand_task};
 use super::templates::{OUTER, check_value};
 use super::{DIRECTIONS, Scope, conditions};
-use crate::plan::Direction;
+use crate::plan::{Direction, OnBreach};
 
 pub(super) fn check(runbooks: &Runbooks, service: &Service, problems: &mut Problems) {
     for direction in DIRECTIONS {
         for task in service.tasks(direction) {
             check_pace(task, problems);
+            check_breach(task, direction, problems);
             let Some(name) = &task.template else { continue };
             match runbooks.template(&name.value) {
+                // A template that is too large is not looked at any further.
+                Some(template) if template.is_too_large() => {}
                 Some(template) => {
                     check_parameters(runbooks, service, task, template, problems);
                     check_stages(runbooks, service, task, template, direction, problems);
@@ -61,6 +64,26 @@ fn check_pace(task: &Task, problems: &mut Problems) {
     }
 }
 
+/// What a drain moves back goes to where it was served before. In a restore that is the
+/// other way round: what is bad may be all the others, and bad already before the step.
+fn check_breach(task: &Task, direction: Direction, problems: &mut Problems) {
+    let on_breach = match task.pace.value.on_breach {
+        OnBreach::BackOff => "back_off",
+        OnBreach::Revert => "revert",
+        OnBreach::Hold => return,
+    };
+    if direction == Direction::Restore {
+        problems.error(
+            task.pace.at,
+            format!(
+                "`on_breach: {on_breach}` in a restore: it would move traffic out of what may be \
+                 the only healthy datacenter"
+            ),
+            "a restore never moves traffic out by itself; accepted: `hold`",
+        );
+    }
+}
+
 fn percent(share: f64) -> String {
     format!("{}%", (share * 1e6).round() / 1e4)
 }
@@ -93,6 +116,17 @@ fn check_parameters(
             if parameter.exact {
                 conditions::check_exact(runbooks, service, &used, name, problems);
             }
+        }
+    }
+    let is_given =
+        |own: &&Parameter| task.with.iter().any(|(name, _)| name.value == own.name.value);
+    let by_default = template.parameters.iter().filter(|own| own.exact && !is_given(own));
+    for parameter in by_default {
+        let used = parameter.default.as_ref().and_then(lift::condition_use);
+        // One in place was looked at with its template.
+        if let Some(used @ ConditionUse::Named(_)) = used {
+            let name = Placed::new(task.with_at, parameter.name.value.clone());
+            conditions::check_exact(runbooks, service, &used, &name, problems);
         }
     }
     for parameter in template.parameters.iter().filter(|parameter| parameter.required) {

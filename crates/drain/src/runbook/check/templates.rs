@@ -2,18 +2,24 @@
 
 use super::super::arguments::{self, parse};
 use super::super::expand::{done_of, position};
+use super::super::lift;
 use super::super::problem::{Placed, Problems};
 use super::super::shape::Kind;
-use super::super::spec::{Parameter, Stage, Target, Template, Timeout, Undo};
-use super::super::stages::{ArgumentKind, Input, StageShape};
+use super::super::spec::{ConditionUse, Parameter, Stage, Target, Template, Timeout, Undo};
+use super::super::stages::{ArgumentKind, Input, PARAMETERS_MAX, STAGES_MAX, StageShape};
 use super::super::tree::Node;
 use super::super::walk::Walk;
 use super::super::words::{self, Piece, did_you_mean};
+use super::conditions;
 
 /// Variables that every text has, so that no parameter may take their names.
 pub(super) const OUTER: [&str; 2] = ["dc", "service"];
 
 pub(super) fn check(template: &Template, problems: &mut Problems) {
+    // One file that nothing needs must not keep a restore waiting.
+    if !check_size(template, problems) {
+        return;
+    }
     for parameter in &template.parameters {
         check_parameter(template, parameter, problems);
     }
@@ -22,6 +28,24 @@ pub(super) fn check(template: &Template, problems: &mut Problems) {
         check_undo(template, undo, problems);
         check_stages(&undo.template, problems);
     }
+}
+
+fn check_size(template: &Template, problems: &mut Problems) -> bool {
+    let mut too_many = |count: usize, max: usize, what: &str| {
+        if count > max {
+            let name = &template.name.value;
+            problems.error(
+                template.name.at,
+                format!("the template `{name}` has {count} {what}"),
+                format!("accepted: up to {max}"),
+            );
+        }
+    };
+    too_many(template.parameters.len(), PARAMETERS_MAX, "parameters");
+    too_many(template.stages.len(), STAGES_MAX, "stages");
+    let undo = template.undo.as_ref().map_or(0, |undo| undo.template.stages.len());
+    too_many(undo, STAGES_MAX, "stages in its `undo`");
+    !template.is_too_large()
 }
 
 /// What an undo names must be there.
@@ -114,6 +138,13 @@ fn check_parameter(template: &Template, parameter: &Parameter, problems: &mut Pr
         );
     }
     check_value(kind, &parameter.choices, default, &name.value, OUTER.to_vec(), problems);
+    // One that is named is of the service whose task uses it.
+    if parameter.exact
+        && let Some(ConditionUse::InPlace { condition, .. }) = lift::condition_use(default)
+    {
+        let by_default = Placed::new(default.at, name.value.clone());
+        conditions::check_tolerance(&condition, &by_default, problems);
+    }
 }
 
 /// A value as it is written, for a parameter or for an input.

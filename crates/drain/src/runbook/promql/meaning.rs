@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
+use super::exact::{self, Exactness};
 use super::values::Values;
-use super::{Analysis, COMPARISONS, Division, Selector, WhenZero};
+use super::{Analysis, COMPARISONS, Division, Inexact, Selector, WhenZero};
 use crate::time::Millis;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,6 +24,7 @@ pub(super) struct Meaning {
     pub is_selector: bool,
     pub values: Values,
     pub selected: Vec<Selected>,
+    pub exactness: Exactness,
     divisions: Vec<Divided>,
     /// The bytes of it.
     pub at: Range<usize>,
@@ -57,6 +59,7 @@ impl Meaning {
             is_selector: false,
             values,
             selected: Vec::new(),
+            exactness: Exactness::default(),
             divisions: Vec::new(),
             at,
         }
@@ -115,11 +118,17 @@ impl Meaning {
             })
             .collect();
         divisions.sort_by_key(|division| division.offset);
+        let mut inexact = self.exactness.faults;
+        if selectors.is_empty() && inexact.is_empty() {
+            inexact.push(Inexact { offset: self.at.start, what: "it reads no metric".into() });
+        }
+        inexact.sort_by_key(|fault| fault.offset);
         Analysis {
             selectors,
             is_number: self.kind == Kind::Number,
             divisions,
             never_negative: self.values.never_negative(),
+            inexact,
         }
     }
 }
@@ -142,8 +151,14 @@ pub(super) struct Operation {
 }
 
 /// Two parts with an operator between them.
-pub(super) fn joined(operation: &Operation, mut left: Meaning, mut right: Meaning) -> Meaning {
+pub(super) fn joined(
+    operation: &Operation,
+    query: &str,
+    mut left: Meaning,
+    mut right: Meaning,
+) -> Meaning {
     let operator = operation.operator.as_str();
+    let exactness = exact::joined(operation, query, &mut left, &mut right);
     let at = left.at.start..right.at.end;
     let kind = match (left.kind, right.kind) {
         (Kind::Number, Kind::Number) => Kind::Number,
@@ -195,6 +210,7 @@ pub(super) fn joined(operation: &Operation, mut left: Meaning, mut right: Meanin
     };
     let mut whole = Meaning::new(kind, values, at).with([left, right]);
     whole.divisions.extend(divided);
+    whole.exactness = exactness;
     whole
 }
 

@@ -7,6 +7,7 @@
 //! such as new functions, passes. The parsers that exist say that a query is
 //! wrong, but not where; here the place is the point.
 
+mod exact;
 mod functions;
 mod lex;
 mod meaning;
@@ -17,6 +18,8 @@ use std::fmt;
 use std::ops::Range;
 
 use crate::time::Millis;
+
+pub use exact::EXACT_RULE;
 
 /// Bytes of a query. Who reads it, here or in the built-in scraper, takes a time
 /// that is bounded by this and by [`PARTS_MAX`].
@@ -38,6 +41,16 @@ pub struct Analysis {
     pub divisions: Vec<Division>,
     /// The value is certainly not below 0.
     pub never_negative: bool,
+    /// What can make 0 of something, in the order of the query.
+    pub inexact: Vec<Inexact>,
+}
+
+/// A part of a query that can be 0, or have no value, where what it measures is not 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inexact {
+    /// The byte of it.
+    pub offset: usize,
+    pub what: String,
 }
 
 /// Series that the value of a query is computed from.

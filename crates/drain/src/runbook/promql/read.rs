@@ -1,6 +1,7 @@
 //! Reads a query, and gathers what it is about on the way: what is known of each
 //! part follows from its own parts, so no tree is kept.
 
+use super::exact::Exactness;
 use super::functions::{AGGREGATIONS, OF_RANGES, OTHERS, WITH_ARGUMENT, has, names};
 use super::lex::{self, Token, lex};
 use super::meaning::{Kind, Meaning, Operation, Selected, joined};
@@ -118,6 +119,11 @@ fn signature(function: &str) -> Signature {
         _ if has(OF_RANGES, function) => exactly(&[R]),
         _ => exactly(&[V]),
     }
+}
+
+fn exactness(name: &str, offset: usize, arguments: &mut [Meaning]) -> Exactness {
+    let arguments = arguments.iter_mut().map(|argument| std::mem::take(&mut argument.exactness));
+    Exactness::called(name, offset, arguments)
 }
 
 fn described(kind: Kind) -> &'static str {
@@ -277,7 +283,7 @@ impl<'a> Reader<'a> {
             })?;
             self.part(offset)?;
             let truth = modifiers.truth;
-            left = joined(&Operation { offset, operator, truth }, left, right);
+            left = joined(&Operation { offset, operator, truth }, self.query, left, right);
         }
     }
 
@@ -363,6 +369,7 @@ impl<'a> Reader<'a> {
         meaning.at.start = start;
         if minus {
             meaning.values = meaning.values.negated();
+            meaning.exactness = meaning.exactness.negated();
         }
         Ok(meaning)
     }
@@ -386,10 +393,12 @@ impl<'a> Reader<'a> {
                     let shift = if backwards { length } else { -length };
                     selected.offset_millis = selected.offset_millis.saturating_add(shift);
                 }
+                meaning.exactness.fault(offset, "`offset` is of another time");
             } else if self.take("@") {
                 self.check_shift(can_shift, offset, "@")?;
                 self.moment()?;
                 meaning.selected.iter_mut().for_each(|selected| selected.fixed = true);
+                meaning.exactness.fault(offset, "`@` is of another time");
             } else {
                 return Ok(meaning);
             }
@@ -440,6 +449,9 @@ impl<'a> Reader<'a> {
             );
         }
         meaning.kind = Kind::Range;
+        if sub {
+            meaning.exactness.fault(offset, "a subquery may pass over the newest samples");
+        }
         for selected in &mut meaning.selected {
             selected.window = selected.window + length + step;
             selected.sampled |= sub;
@@ -552,6 +564,7 @@ impl<'a> Reader<'a> {
         let values = if counts { Values::NEVER_NEGATIVE } else { Values::ANY };
         let mut meaning = Meaning::new(Kind::Vector, values, start..self.end());
         meaning.is_selector = true;
+        meaning.exactness = Exactness::of_selector();
         meaning.selected.push(Selected {
             text,
             window: Millis::ZERO,
@@ -574,7 +587,7 @@ impl<'a> Reader<'a> {
 
     fn aggregation(&mut self, name: &str, offset: usize) -> Result<Meaning, Fault> {
         let start = self.offset();
-        let arguments = self.arguments()?;
+        let mut arguments = self.arguments()?;
         self.grouping()?;
         let wanted = 1 + usize::from(has(WITH_ARGUMENT, name));
         if arguments.len() != wanted {
@@ -601,7 +614,10 @@ impl<'a> Reader<'a> {
             });
         }
         let values = last.values.aggregated(name);
-        Ok(Meaning::new(Kind::Vector, values, offset..self.end()).with(arguments))
+        let exactness = exactness(name, offset, &mut arguments);
+        let mut whole = Meaning::new(Kind::Vector, values, offset..self.end()).with(arguments);
+        whole.exactness = exactness;
+        Ok(whole)
     }
 
     fn call(&mut self, name: &str, offset: usize) -> Result<Meaning, Fault> {
@@ -647,7 +663,10 @@ impl<'a> Reader<'a> {
             "time" | "pi" | "scalar" => Kind::Number,
             _ => Kind::Vector,
         };
-        Ok(Meaning::new(kind, values, offset..self.end()).with(arguments))
+        let exactness = exactness(name, offset, &mut arguments);
+        let mut whole = Meaning::new(kind, values, offset..self.end()).with(arguments);
+        whole.exactness = exactness;
+        Ok(whole)
     }
 
     /// Whether a function that is known has what it needs.

@@ -245,6 +245,122 @@ fn divisions_by_what_may_be_zero_are_found() {
     }
 }
 
+/// `offset what` of each part that is not exact.
+fn inexact(query: &str) -> Vec<String> {
+    let analysis = analyse(query).unwrap_or_else(|fault| panic!("{query}: {fault}"));
+    analysis.inexact.iter().map(|fault| format!("{} {}", fault.offset, fault.what)).collect()
+}
+
+#[test]
+fn a_query_is_exact_if_all_of_its_parts_are_known_to_be() {
+    for query in [
+        "lag",
+        "lag{dc=\"west\"}",
+        "{__name__=\"lag\"}",
+        "(max(lag))",
+        "sum by (shard) (lag)",
+        "max(lag) without (pod)",
+        "MAX(lag)",
+        "abs(lag)",
+        "max(max_over_time(lag[30s]))",
+        "max(written - ignoring(role) group_right applied)",
+        "sum(written) - on() sum(applied)",
+        "offset_bytes{role=\"primary\"} - on(shard) offset_bytes{role=\"replica\"}",
+        "abs(a - b) + c",
+        "+lag",
+        "-a + b",
+        "-(applied - written)",
+        "max(-applied + written)",
+        "lag * 1000",
+        "1e3 * lag / (60 * 60)",
+        "lag / 0x10",
+    ] {
+        assert_eq!(inexact(query), [""; 0], "{query}");
+    }
+}
+
+#[test]
+fn what_can_make_zero_of_something_is_found_where_it_is() {
+    for (query, expected) in [
+        ("lag == 0", vec!["4 `==` can hide what is missing"]),
+        ("max(lag > bool 100000)", vec!["8 `>` can hide what is missing"]),
+        ("vector(0)", vec!["0 `vector` can hide what is missing"]),
+        (
+            "time() - time()",
+            vec!["0 `time` can hide what is missing", "9 `time` can hide what is missing"],
+        ),
+        ("0", vec!["0 it reads no metric"]),
+        ("min(lag)", vec!["0 `min` can hide what is missing"]),
+        ("MIN(lag)", vec!["0 `min` can hide what is missing"]),
+        ("avg(lag)", vec!["0 `avg` can hide what is missing"]),
+        (
+            "count(lag) - count(lag)",
+            vec![
+                "0 `count` can hide what is missing",
+                "11 `lag` is on both sides of `-`",
+                "13 `count` can hide what is missing",
+            ],
+        ),
+        ("clamp_min(lag, 0)", vec!["0 `clamp_min` can hide what is missing"]),
+        ("clamp_max(lag, 0)", vec!["0 `clamp_max` can hide what is missing"]),
+        ("floor(lag / 1024)", vec!["0 `floor` can hide what is missing"]),
+        ("quantile(0.5, lag)", vec!["0 `quantile` can hide what is missing"]),
+        ("delta(lag[4s])", vec!["0 `delta` can hide what is missing"]),
+        ("min_over_time(lag[10s])", vec!["0 `min_over_time` can hide what is missing"]),
+        ("topk(1, lag)", vec!["0 `topk` can hide what is missing"]),
+        ("scalar(lag) + a", vec!["0 `scalar` can hide what is missing"]),
+        ("of_the_future(lag)", vec!["0 `of_the_future` can hide what is missing"]),
+        (
+            "min(up) - 1",
+            vec!["0 `min` can hide what is missing", "10 `1` is no metric: so much may be missing"],
+        ),
+        ("lag - 5000", vec!["6 `5000` is no metric: so much may be missing"]),
+        ("0 - lag", vec!["0 `0` is no metric: so much may be missing"]),
+        ("lag * 0", vec!["6 `0` is no number from 1e-12 to 1e12"]),
+        ("lag * (1 - 1)", vec!["6 `(1 - 1)` is no number from 1e-12 to 1e12"]),
+        ("lag * -1", vec!["6 `-1` is no number from 1e-12 to 1e12"]),
+        ("lag / Inf", vec!["6 `Inf` is no number from 1e-12 to 1e12"]),
+        ("lag * 1e-300", vec!["6 `1e-300` is no number from 1e-12 to 1e12"]),
+        ("lag * a", vec!["4 `*` is not by a number, and can hide what is missing"]),
+        ("1 / lag", vec!["2 `/` is not by a number, and can hide what is missing"]),
+        ("lag % 1024", vec!["4 `%` can hide what is missing"]),
+        ("lag ^ 0", vec!["4 `^` can hide what is missing"]),
+        ("lag and up", vec!["4 `and` can hide what is missing"]),
+        ("lag unless up", vec!["4 `unless` can hide what is missing"]),
+        (
+            "lag or vector(0)",
+            vec!["4 `or` can hide what is missing", "7 `vector` can hide what is missing"],
+        ),
+        ("max(lag offset 5m)", vec!["8 `offset` is of another time"]),
+        ("lag offset -5m", vec!["4 `offset` is of another time"]),
+        ("lag @ end()", vec!["4 `@` is of another time"]),
+        ("max_over_time(lag[5m:1m])", vec!["17 a subquery may pass over the newest samples"]),
+        ("lag - lag", vec!["4 `lag` is on both sides of `-`"]),
+        (
+            "sum(lag{}) - max(lag)",
+            vec![
+                "11 `lag` is on both sides of `-`",
+                "13 `max` behind a `-` is the least that is missing",
+            ],
+        ),
+        ("(a - b) + (b - a)", vec!["8 `a` is on both sides of `+`"]),
+        // The least, in another form.
+        ("max(-lag)", vec!["0 `max` of what has a `-` before it is the least"]),
+        ("-max(lag)", vec!["1 `max` behind a `-` is the least that is missing"]),
+        ("a - max(b)", vec!["4 `max` behind a `-` is the least that is missing"]),
+        (
+            "a - max_over_time(b[5s])",
+            vec!["4 `max_over_time` behind a `-` is the least that is missing"],
+        ),
+    ] {
+        assert_eq!(inexact(query), expected, "{query}");
+        assert!(
+            analyse(query)
+                .is_ok_and(|analysis| { analysis.inexact.is_sorted_by_key(|fault| fault.offset) })
+        );
+    }
+}
+
 /// A query of 80 kB held a whole server for half a minute.
 #[test]
 fn a_query_without_end_is_refused_before_it_is_read() {

@@ -45,7 +45,14 @@ drain:
       back_fence: "files:fence-west"
       back_caught_up: {name: lag-back, gauge: "files:lag", equals: 0, no_data: block}
 restore:
-  promote: {template: Promote, with: {knob: "files:primary", to: original}}
+  promote:
+    template: Promote
+    with:
+      knob: "files:primary"
+      to: original
+      fence: "files:fence-west"
+      unfence_to: open
+      caught_up: {name: lag-to-east, gauge: "files:lag", equals: 0, no_data: block}
   unfence:
     template: ConfigChange
     with: {knob: "files:fence-$dc", content: original}
