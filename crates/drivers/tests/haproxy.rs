@@ -327,7 +327,8 @@ async fn many_questions_at_once_do_not_overrun_the_socket() {
     // As many as there may be: servers that share one HAProxy, exporters.
     let drivers: Vec<_> = (0..20).map(|_| std::sync::Arc::new(proxy.driver())).collect();
     let mut under_way = tokio::task::JoinSet::new();
-    for driver in drivers.iter().cycle().take(400).cloned() {
+    for at in 0..400 {
+        let driver = drivers[at % drivers.len()].clone();
         under_way.spawn(async move { driver.read("weight/web/dc1-a").await });
     }
     for read in under_way.join_all().await {
