@@ -61,6 +61,8 @@ pub enum Sabotage {
     HeldFences,
     /// What is done behind a fence is repeated as anything else is.
     ForgottenFences,
+    /// On the way back of a restore all seems well.
+    BlindReturns,
     /// What divides 0 by 0 counts as 0: nothing fails.
     ZeroByZeroIsZero,
     /// What divides 0 by 0 blocks, whatever the plan says.
@@ -77,7 +79,8 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// Every sabotage with the checker that must find it.
-    pub const ALL: [(Sabotage, &str); 31] = [
+    pub const ALL: [(Sabotage, &str); 32] = [
+        (Sabotage::BlindReturns, "gates"),
         (Sabotage::ForgottenFences, "fences"),
         (Sabotage::NoParents, "order"),
         (Sabotage::NoHealth, "gates"),

@@ -595,14 +595,21 @@ fn fenced(run: &Run, id: TaskId, fence: &Fence, now: Time) -> NeedsPerson {
     let knob = run.plan().knob(fence.knob);
     let left = state.knobs[fence.knob.index()].as_ref();
     let opens = fence.open.as_ref().map_or("what opens it".into(), ToString::to_string);
+    // Two servers that take writes lose those of one of them.
+    let by_hand = match run.plan().task(id).undone_knob() {
+        Some(primary) => format!(
+            "see that {} is one server alone, and set it to {opens} by hand",
+            run.plan().knob(primary)
+        ),
+        None => format!("set it to {opens} by hand"),
+    };
     let todo = match state.task(id).phase {
-        Phase::Failed | Phase::Stopped if state.closed.is_none() => {
-            format!("`retry {name}`, or `abort --revert`, which sets it to {opens}")
-        }
-        Phase::Unreverted if state.closed.is_none() => {
-            format!("`retry {name}`, or set it to {opens} by hand")
-        }
-        _ => format!("set it to {opens} by hand, or `restore {}`", run.plan().datacenter),
+        Phase::Failed | Phase::Stopped if state.closed.is_none() => format!(
+            "`retry {name}`, or `abort --revert`, which promotes back and sets it to {opens}; if \
+             neither gets through: {by_hand}, then `skip {name}`"
+        ),
+        Phase::Unreverted if state.closed.is_none() => format!("`retry {name}`, or {by_hand}"),
+        _ => format!("{by_hand}, or `restore {}`", run.plan().datacenter),
     };
     NeedsPerson {
         kind: NeedKind::Fenced,

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use drain::engine::{Effect, Fact, Hold, Trigger};
 use drain::{
     Condition, ConditionId, Direction, Measurement, NoData, Outcome, Plan, StageKind, TaskId, Time,
+    Value,
 };
 
 use super::progress::Progress;
@@ -185,6 +186,16 @@ impl Gates {
         }
     }
 
+    /// Whether a write of a restore is a step of its way back: that leads out of its
+    /// datacenter, and is judged as a step of a drain.
+    fn leads_out(&self, task: TaskId, what: &Effect) -> bool {
+        let traced = self.progress.task(task);
+        let Effect::Write { knob, value: value @ Value::Number(_) } = what else { return false };
+        let is_elsewhere = !traced.at.iter().any(|(at, is)| at == knob && is == value);
+        let is_back = traced.is_reverting && !traced.is_undoing;
+        self.progress.plan.direction == Direction::Restore && is_back && is_elsewhere
+    }
+
     fn check_effect(&self, now: Time, task: TaskId, what: &Effect) -> Result<(), String> {
         let plan = &self.progress.plan;
         let is_step = match what {
@@ -196,6 +207,10 @@ impl Gates {
         let is_set = matches!((stage, what), (Some(StageKind::Set { knob: own, to }), Effect::Write { knob, value })
             if own == knob && to.value() == value && self.progress.task(task).is_running
                 && !self.progress.task(task).at.iter().any(|(at, is)| at == knob && is == value));
+        if self.leads_out(task, what) {
+            let own = plan.task(task).health.iter().chain(&plan.health).copied();
+            return self.check(now, task, "took traffic out on its way back", own);
+        }
         if (!is_step && !is_set) || self.progress.is_uninterruptible(task) {
             return Ok(());
         }

@@ -9,9 +9,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use drain::engine::{
-    Actor, Effect, EffectId, Ended, Event as Happening, Fact, Mode, Record, Run, State,
+    Abort, Actor, Effect, EffectId, Ended, Event as Happening, Fact, Mode, Record, Run, State,
 };
-use drain::{ConditionId, KnobId, Measurement, Millis, Plan, Source, TaskId, Time, Value};
+use drain::{
+    ConditionId, Direction, KnobId, Measurement, Millis, Plan, Source, TaskId, Time, Value,
+};
 
 use super::checkers::{Checkers, Event};
 use super::faults::{Crashes, Fate, Fault, Faults, Lie, Moment};
@@ -356,11 +358,20 @@ impl Driver {
         if self.run.is_some() {
             self.see(&Event::Told { condition, asked, found });
             let found = match self.sabotage {
+                Some(Sabotage::BlindReturns) if self.returns_from_restore() => {
+                    Some(Measurement::at(asked, 0.0))
+                }
                 Some(sabotage) => found.map(|found| sabotage.distort(asked, found)),
                 None => found,
             };
             self.tell(Happening::Observed { condition, asked, found });
         }
+    }
+
+    /// Whether a restore is put back.
+    fn returns_from_restore(&self) -> bool {
+        let abort = self.run.as_ref().and_then(|run| run.state().abort);
+        self.plan.direction == Direction::Restore && abort == Some(Abort::Revert)
     }
 
     /// Whether the exporter is dead, and the last sample is given again.

@@ -181,7 +181,18 @@ impl Fleet {
         found.map(|value| value.trim().to_owned())
     }
 
-    /// Closes or opens a gate of the Redis driver: `promotion-gate`, `no-quorum`.
+    /// Has the script of the Redis driver do something, as a person would.
+    pub fn by_hand(folder: &Path, arguments: &[&str]) {
+        let mut command = std::process::Command::new("sh");
+        let status = command.arg(folder.join("redis")).args(arguments).status().unwrap();
+        assert!(status.success(), "{arguments:?}: {status}");
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Closes or opens a gate of the Redis driver: `promotion-gate`, `no-quorum`, `not-now`.
     pub fn set_gate(&self, name: &str, is_closed: bool) {
         let gate = self.folder.path().join(name);
         match is_closed {
@@ -269,6 +280,7 @@ note() { echo "$(date +%s%N) $*" >> FOLDER/commands; }
 while [ "$3" = fenced ] && [ -e FOLDER/gate ]; do sleep 0.01; done
 while [ "$1 $2" = 'write primary' ] && [ -e FOLDER/promotion-gate ]; do sleep 0.01; done
 [ "$1 $2" = 'write primary' ] && [ -e FOLDER/no-quorum ] && { echo no quorum >&2; exit 1; }
+[ "$1 $2" = 'write primary' ] && [ -e FOLDER/not-now ] && { echo not now >&2; exit 75; }
 SCRIPT "$@" || exit $?
 [ "$1" = read ] || note end "$@"
 "#;
