@@ -62,9 +62,14 @@ pub mod takeover {
     /// What a run has on disk: the knob and the value of each effect.
     type Issued = BTreeMap<u64, (String, String)>;
 
-    pub async fn check(home: &Path, store: &Store) -> Result<(), Violation> {
+    pub async fn check(
+        home: &Path,
+        store: &Store,
+        taken_over: &[(usize, u64)],
+    ) -> Result<(), Violation> {
         let writes = writes(home);
         forward(&writes)?;
+        silent(&writes, taken_over)?;
         let mut runs = store.runs(Filter::default(), 1000).await.unwrap();
         runs.reverse();
         let mut issued = Vec::new();
@@ -74,10 +79,25 @@ pub mod takeover {
         recorded(&writes, &issued)
     }
 
-    /// No epoch follows a newer one. A task that claims its knobs writes them under
-    /// an epoch of its own, and all else is written under that of the lease.
+    /// A task that claims its knobs writes them under an epoch of its own, and all else
+    /// is written under that of the lease.
+    fn is_claimed(knob: &str) -> bool {
+        knob == "primary" || knob.starts_with("fence-")
+    }
+
+    /// Nothing is written any more under an epoch that was taken over from.
+    fn silent(writes: &[Write], taken_over: &[(usize, u64)]) -> Result<(), Violation> {
+        for (count, epoch) in taken_over {
+            let mut later = writes[*count..].iter().filter(|own| !is_claimed(&own.knob));
+            if let Some(write) = later.find(|own| own.epoch <= *epoch) {
+                return violation(NAME, format!("{write:?} after epoch {epoch} was taken over"));
+            }
+        }
+        Ok(())
+    }
+
+    /// No epoch follows a newer one.
     fn forward(writes: &[Write]) -> Result<(), Violation> {
-        let is_claimed = |knob: &str| knob == "primary" || knob.starts_with("fence-");
         let mut newest = BTreeMap::<bool, &Write>::new();
         for write in writes {
             if let Some(before) = newest.insert(is_claimed(&write.knob), write)

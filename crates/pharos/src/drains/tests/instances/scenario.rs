@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::super::*;
 use super::checkers::audit::{Answer, Said};
-use super::checkers::{Violation, audit, driven, takeover, violation};
+use super::checkers::{Violation, audit, driven, takeover, violation, writes};
 use super::server::{Server, is_quiet};
 use super::site::write_site;
 use super::{PATIENCE, POLL};
@@ -50,6 +50,9 @@ pub struct Scenario {
     pub places: Vec<Place>,
     store: Store,
     pub said: Vec<Said>,
+    /// How many writes there were when a run was taken over, and under which epoch it
+    /// was driven before.
+    taken_over: Vec<(usize, u64)>,
     /// How often knobs were changed since the last run that a person began.
     pub drifts: u32,
     /// For the one who looks for the cause.
@@ -84,6 +87,7 @@ impl Scenario {
             places: places.into_iter().map(place).collect(),
             store,
             said: Vec::new(),
+            taken_over: Vec::new(),
             drifts: 0,
             trace: Vec::new(),
         }
@@ -97,7 +101,7 @@ impl Scenario {
             self.happens().await?;
         }
         self.end().await?;
-        takeover::check(self.home.path(), &self.store).await?;
+        takeover::check(self.home.path(), &self.store, &self.taken_over).await?;
         self.is_audited().await
     }
 
@@ -303,7 +307,12 @@ impl Scenario {
             self.places[lost].has_lost = true;
         }
         self.expire(&run).await;
-        if self.take_up(at).await { self.is_driven(run.id).await } else { Ok(()) }
+        let before = writes(self.home.path()).len();
+        if !self.take_up(at).await {
+            return Ok(());
+        }
+        self.taken_over.push((before, run.epoch));
+        self.is_driven(run.id).await
     }
 
     /// Has a server look for open runs, twice at once: as it does by itself now
