@@ -32,6 +32,10 @@ struct Promotion {
     /// whether what is missing was looked at since the fence was last open.
     is_verified: bool,
     is_awaited: bool,
+    /// The primary as it was found first, and whether it was found elsewhere since: then
+    /// something else promoted, and to open the fence would make two of it.
+    origin: Option<Value>,
+    is_elsewhere: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -62,6 +66,8 @@ impl Promotion {
             is_in_doubt: false,
             is_verified: false,
             is_awaited: false,
+            origin: None,
+            is_elsewhere: false,
         })
     }
 }
@@ -119,7 +125,10 @@ impl Fences {
                 Err(format!("{name} ends behind its fence: {trigger:?}"))
             }
             Fact::Moved { task: own, trigger: Trigger::StagesFailed }
-                if own == task && !promotion.is_begun && !promotion.is_in_doubt =>
+                if own == task
+                    && !promotion.is_begun
+                    && !promotion.is_in_doubt
+                    && !promotion.is_elsewhere =>
             {
                 match self.is_closed(*task, there) {
                     true => Err(format!("{name} gives up and leaves its fence")),
@@ -135,6 +144,12 @@ impl Fences {
         let plan = self.progress.plan.clone();
         for promotion in &mut self.promotions {
             match &record.fact {
+                Fact::Found { task, knob, value }
+                    if (*task, *knob) == (promotion.task, promotion.primary) =>
+                {
+                    let origin = promotion.origin.get_or_insert_with(|| value.clone());
+                    promotion.is_elsewhere = origin != value;
+                }
                 Fact::Left { task, stage, outcome: Outcome::Done } if *task == promotion.task => {
                     match &plan.task(*task).stages[stage.index()].kind {
                         StageKind::Verify { .. } => promotion.is_verified = true,
