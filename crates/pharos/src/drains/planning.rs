@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use drain::history::{STUCK_MARGIN, Sample, expect};
 use drain::runbook::{Library, Problem, Severity};
-use drain::{Direction, Expected, Knob, Millis, Plan, Task};
+use drain::{Direction, Expected, Knob, Millis, Plan, StageKind, Task};
 
 use super::ledger::{self, direction_name};
 use super::runbooks::read_most_files;
@@ -143,6 +143,15 @@ impl Drains {
             let undone = plan.tasks.iter().filter_map(Task::undone_knob);
             undone.map(|knob| plan.knob(knob).clone()).collect()
         };
+        // What this plan sets on its way is looked at by its own tasks. That it would set a
+        // fence on the way back says nothing: that one is the new primary's.
+        let is_set = |knob: &Knob| {
+            let mut stages = plan.tasks.iter().flat_map(Task::forward);
+            stages.any(|stage| match stage.kind {
+                StageKind::Set { knob: own, .. } => plan.knob(own) == knob,
+                _ => false,
+            })
+        };
         let primaries = promoted(plan);
         let Ok(drained) = self.world.store.drained().await else { return };
         let others = drained.into_iter().filter(|own| own.datacenter != plan.datacenter);
@@ -155,8 +164,7 @@ impl Drains {
                 let Some(primary) = primary.filter(|own| primaries.contains(own)) else { continue };
                 for fence in &task.fences {
                     let knob = left.plan.knob(fence.knob);
-                    // What this plan sets itself is looked at by its own tasks.
-                    if plan.knobs.contains(knob) {
+                    if is_set(knob) {
                         continue;
                     }
                     let Ok(found) = self.world.drivers.read(knob).await else { continue };
