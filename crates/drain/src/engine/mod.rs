@@ -74,8 +74,7 @@ const CLOSER: f64 = 1.1;
 /// How long an effect may take before its task says that it waits for it.
 ///
 /// An effect is never given up here: it may still be done, and who knows when.
-/// Drivers bound every call, and what is cut off is done again by whoever takes
-/// the run up.
+/// Drivers bound every call; what a crash cuts off is decided anew ([`Run::take_up`]).
 const UNANSWERED_AFTER: Millis = Millis::from_secs(120);
 
 /// What happens to a run.

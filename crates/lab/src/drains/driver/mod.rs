@@ -512,7 +512,7 @@ impl Driver {
         }
     }
 
-    /// Takes the run up where its log ends, and does again what was in flight.
+    /// Takes the run up where its log ends; what was in flight is decided anew.
     fn come_back(&mut self) {
         if self.run.is_some() {
             return;
