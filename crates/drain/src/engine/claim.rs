@@ -161,10 +161,15 @@ impl Run {
         if self.has_claim(task) {
             return false;
         }
-        if let Some(Some((_, InUse { knob, by }))) = self.claims.wanted.get(&task).cloned() {
+        if let Some(InUse { knob, by }) = self.claim_refused(task) {
             self.hold(now, task, Hold::InUse { knob, by });
         }
         true
+    }
+
+    /// Who has the claim that a task asked for in vain.
+    pub(super) fn claim_refused(&self, task: TaskId) -> Option<InUse> {
+        self.claims.wanted.get(&task)?.as_ref().map(|(_, in_use)| in_use.clone())
     }
 
     /// Takes the answer to a claim.

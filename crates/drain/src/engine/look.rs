@@ -4,7 +4,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{ATTEMPTS_MAX, Abort, DRIFTS_MAX, Effect, Fact, Hold, Left, Run};
+use super::{ATTEMPTS_MAX, Abort, DRIFTS_MAX, Effect, Fact, Hold, InUse, Left, Run};
 use crate::plan::{KnobId, StageKind, TaskId};
 use crate::time::{Millis, Time};
 use crate::value::Value;
@@ -159,6 +159,7 @@ impl Run {
     fn note_drift(&mut self, now: Time, knob: KnobId, asked: Time, found: Value) {
         let Some(left) = self.state.knobs[knob.index()].clone() else { return };
         let Left { value: expected, task, .. } = left.clone();
+        self.look_again(knob);
         let (keeps, is_paused) = (self.keeps(knob, &left), self.is_paused(task));
         if keeps && self.plan.task(task).is_final(knob, &expected) {
             // Whoever promoted another one may have writes by now, and whoever closed a fence
@@ -167,6 +168,14 @@ impl Run {
         } else if keeps && !is_paused {
             // A fence that another task has set since is that task's.
             let is_free = !self.is_claimed(task, knob) || self.has_claim(task);
+            if let (false, Some(InUse { by, .. })) = (is_free, self.claim_refused(task)) {
+                if self.is_last_look(knob, asked) {
+                    let why = format!("{by} uses it");
+                    self.record(now, Fact::Astray { knob, expected, found: Some(found), why });
+                    self.end_last_look(knob);
+                }
+                return;
+            }
             if !is_free || self.retries_later(now, task) {
                 return;
             }
@@ -270,6 +279,15 @@ impl Run {
     fn is_last_look(&self, knob: KnobId, asked: Time) -> bool {
         let look = self.last_look.as_ref();
         look.is_some_and(|look| asked >= look.since && look.left.contains_key(&knob))
+    }
+
+    /// A knob moved after its last look, and before the run was closed: it is
+    /// looked at again, once it was put back or nobody could.
+    fn look_again(&mut self, knob: KnobId) {
+        let is_said = self.state.astray.contains(&knob);
+        if let Some(look) = self.last_look.as_mut().filter(|_| !is_said) {
+            look.left.entry(knob).or_default();
+        }
     }
 
     pub(super) fn end_last_look(&mut self, knob: KnobId) {

@@ -260,3 +260,46 @@ fn the_way_back_of_a_restore_waits_for_health_and_for_data() {
         world.check_replay();
     }
 }
+
+/// A promotion that is through, with its fence closed and looked at a last time,
+/// while another knob cannot be read and keeps the run open.
+fn looked_at_last() -> Pair {
+    let mut pair = pair("");
+    pair.lag(0.0);
+    pair.promoted();
+    let primary = pair.primary;
+    pair.world.unreadable.insert(primary);
+    let watch = pair.world.run.plan().find_task("db.watch").unwrap();
+    pair.world.until("all tasks are over", |world| world.phase(watch) == Phase::Done);
+    let wanted = pair.world.run.wanted(pair.world.now + Millis(1000));
+    assert_eq!(wanted.collect::<Vec<_>>(), [primary], "the fence was looked at");
+    pair
+}
+
+#[test]
+fn a_fence_that_opens_after_its_last_look_is_closed_again_before_the_run_ends() {
+    let mut pair = looked_at_last();
+    pair.world.knobs[pair.fence.index()] = text("open");
+    pair.world.now = pair.world.now + Millis(100);
+    pair.world.sweep();
+    pair.world.unreadable.clear();
+    pair.world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+    assert_eq!(pair.at(pair.fence), "fenced");
+    pair.world.check_replay();
+}
+
+#[test]
+fn a_fence_that_another_run_uses_at_the_end_is_said_to_be_astray() {
+    let mut pair = looked_at_last();
+    pair.world.knobs[pair.fence.index()] = text("open");
+    pair.world.used_elsewhere.insert(pair.fence);
+    pair.world.now = pair.world.now + Millis(100);
+    pair.world.sweep();
+    pair.world.unreadable.clear();
+    pair.world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+    assert_eq!(pair.at(pair.fence), "open", "it is the other run's");
+    let report = crate::report::Report::of(pair.world.run.plan(), &pair.world.log).unwrap();
+    let said: Vec<_> = report.astray.iter().map(|own| (&*own.knob, &*own.why)).collect();
+    assert_eq!(said, [("db:fence/east", "another uses it")]);
+    pair.world.check_replay();
+}
