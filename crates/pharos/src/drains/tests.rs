@@ -1,6 +1,7 @@
 mod faults;
 mod fleet;
 mod instances;
+mod promotions;
 mod tampering;
 
 use std::path::Path;

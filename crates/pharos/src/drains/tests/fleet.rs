@@ -401,7 +401,7 @@ async fn an_original_outlives_a_second_drain_that_is_reverted() {
 }
 
 /// An exporter of a page, scraped every second.
-fn export(page: &'static str) -> HealthConfig {
+pub(super) fn export(page: &'static str) -> HealthConfig {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
