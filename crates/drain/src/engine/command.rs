@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::pace::HASTE_MAX;
 use super::{Abort, Actor, Command, Fact, People, Phase, Run, Seen, Trigger};
-use crate::plan::{ConditionId, StageKind, Task, TaskId, Undo, UndoBy};
+use crate::plan::{ConditionId, StageId, StageKind, Task, TaskId, Undo, UndoBy};
 use crate::time::Time;
 
 /// The longest comment of an actor and the longest reason, in bytes: both are
@@ -197,15 +197,21 @@ impl Run {
     /// How many people have not approved yet what takes more than one.
     fn people_missing(&self, task: TaskId) -> usize {
         let state = self.state.task(task);
-        let asked = self.plan.task(task).stages.iter().filter_map(|stage| match stage.kind {
-            StageKind::Approve { people, .. } if people > 1 => Some(people as usize),
+        if matches!(state.phase, Phase::Settling | Phase::Reverted | Phase::Unreverted) {
+            return 0;
+        }
+        let stages = self.plan.task(task).stages.iter().enumerate();
+        let missing = stages.filter_map(|(at, stage)| match (&stage.kind, StageId(at as u32)) {
+            (StageKind::Approve { people, .. }, id)
+                if *people > 1 && !state.approved.contains(&id) =>
+            {
+                // Each stage asks for itself.
+                let said = if state.stage == id { state.approved_by.len() } else { 0 };
+                Some((*people as usize).saturating_sub(said))
+            }
             _ => None,
         });
-        let is_open = !matches!(state.phase, Phase::Settling | Phase::Reverted | Phase::Unreverted);
-        match asked.max().filter(|_| is_open && !state.is_approved) {
-            Some(people) => people.saturating_sub(state.approved_by.len()),
-            None => 0,
-        }
+        missing.max().unwrap_or(0)
     }
 
     fn permit_approval(&self, task: TaskId, by: &Actor) -> Result<(), String> {

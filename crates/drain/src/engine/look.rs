@@ -4,6 +4,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::stages::VERIFIED_FOR;
 use super::{ATTEMPTS_MAX, Abort, DRIFTS_MAX, Effect, Fact, Hold, InUse, Left, Run};
 use crate::plan::{KnobId, StageKind, TaskId};
 use crate::time::{Millis, Time};
@@ -107,9 +108,16 @@ impl Run {
         if self.wanted.get(&knob).is_some_and(|wanted| wanted.by.iter().any(is_no_origin)) {
             return self.miss(now, knob, format!("{found}: its servers differ"));
         }
+        // What was there when a slow answer began says little about now.
+        let decides = |task: &TaskId| self.verifies(*task, knob);
+        let is_slow = now < asked || now - asked > VERIFIED_FOR;
+        if is_slow && self.wanted.get(&knob).is_some_and(|wanted| wanted.by.iter().any(decides)) {
+            let why = format!("it took more than {VERIFIED_FOR} to read it");
+            return self.miss(now, knob, why);
+        }
         if let Some(wanted) = self.wanted.remove(&knob) {
             for task in wanted.by {
-                self.record(now, Fact::Found { task, knob, value: found.clone() });
+                self.record(now, Fact::Found { task, knob, value: found.clone(), asked });
                 self.wake(task);
             }
             return;
@@ -149,7 +157,7 @@ impl Run {
         let is_open = self.state.is_open(&self.plan, task, knob, found) && is_free && is_later;
         let is_last = self.is_last_look(knob, asked);
         if is_open && !is_last {
-            self.record(now, Fact::Found { task, knob, value: found.clone() });
+            self.record(now, Fact::Found { task, knob, value: found.clone(), asked });
         }
         is_open && !is_last
     }
@@ -206,6 +214,14 @@ impl Run {
                 format!("{name}, which turned it, is {phase}")
             }
         }
+    }
+
+    /// Whether a task looks at a fence, to do right after it what it is closed for.
+    fn verifies(&self, task: TaskId, knob: KnobId) -> bool {
+        let (own, stage) = (self.plan.task(task), self.state.task(task).stage);
+        own.is_fence(knob)
+            && (own.is_guarded(stage)
+                || matches!(own.stages[stage.index()].kind, StageKind::Verify { .. }))
     }
 
     /// A knob could not be read.

@@ -42,6 +42,19 @@ impl Run {
         if self.is_paused(task) {
             return self.hold(now, task, super::Hold::Paused);
         }
+        let own = self.plan.task(task);
+        if let Some(primary) = own.undone_knob()
+            && (primary == knob || own.is_opened_by(knob, &origin))
+        {
+            // It was where it was, or was promoted back: whatever it is now, it is not set
+            // without a fence, and no fence is opened over it.
+            if self.state.task(task).found_again.is_none() {
+                return self.look_first(now, task, primary);
+            }
+            if let Some(why) = self.why_not_reverted(task, knob) {
+                return self.give_up(now, task, why);
+            }
+        }
         if origin.number().is_none() || self.stands_at_a_text(knob) {
             // There are no steps on that way.
             if let Some(reached) = self.limit_reached(task) {
@@ -68,6 +81,22 @@ impl Run {
             }
             None => format!("{}: {said}", self.state.stage(&self.plan, task).name),
         }
+    }
+
+    /// Why neither a primary nor a fence is put back, if the primary is not where it was.
+    fn why_not_reverted(&self, task: TaskId, knob: KnobId) -> Option<String> {
+        let (own, state) = (self.plan.task(task), self.state.task(task));
+        let (primary, found) = (own.undone_knob()?, state.found_again.as_ref()?);
+        let is_back = state.origin(primary).is_some_and(|origin| origin.is_met_by(found));
+        (!is_back).then(|| {
+            let (primary, knob) = (self.plan.knob(primary), self.plan.knob(knob));
+            let kept = if primary == knob { "it" } else { "its fence" };
+            format!(
+                "{primary} is {found}: something else changed it, and {kept} is left as it is; \
+                 accepted: see to it that one server takes writes, then open {} by hand",
+                own.fences.iter().map(|own| self.plan.knob(own.knob).to_string()).collect::<Vec<_>>().join(", ")
+            )
+        })
     }
 
     fn why_not_undone(&self, task: TaskId) -> String {

@@ -14,8 +14,8 @@ use crate::report::describe;
 use crate::time::{Millis, Time};
 use crate::value::Value;
 
-/// How long it counts that a fence was seen closed.
-const VERIFIED_FOR: Millis = Millis::from_secs(5);
+/// How long it counts that a fence was seen closed, from when it was asked for.
+pub(super) const VERIFIED_FOR: Millis = Millis::from_secs(5);
 
 impl Run {
     /// Does what is due in the stage that a task is in.
@@ -98,6 +98,11 @@ impl Run {
         };
         let begins_with = match (state.failures, knob, &state.found_again) {
             (0, ..) if state.is_fence_disturbed => fence,
+            (0, ..) if is_old && verify.is_none() => {
+                let knob = fence.and_then(|fence| own.closed_in(fence));
+                knob.into_iter().for_each(|knob| self.look_first(now, task, knob));
+                return knob.is_some();
+            }
             (0, ..) if is_old => verify,
             (0, ..) => None,
             _ if state.tries_in_vain >= ATTEMPTS_MAX => {
@@ -108,7 +113,9 @@ impl Run {
                 self.look_first(now, task, knob);
                 return true;
             }
-            (_, Some(_), Some(found)) if !self.is_unpromoted(task, found) => verify.or(fence),
+            (_, Some(knob), Some(found)) if !self.is_unpromoted(task, knob, found) => {
+                verify.or(fence)
+            }
             _ => fence,
         };
         let Some(begins_with) = begins_with else { return false };
@@ -123,14 +130,13 @@ impl Run {
         true
     }
 
-    /// Whether a value of the knob that a task promotes, or promotes back, is the one
+    /// Whether a value of a knob that a task promotes, or promotes back, is the one
     /// from before that.
-    fn is_unpromoted(&self, task: TaskId, value: &Value) -> bool {
+    fn is_unpromoted(&self, task: TaskId, knob: KnobId, value: &Value) -> bool {
         let (own, state) = (self.plan.task(task), self.state.task(task));
-        let before = match (own.undone_knob(), state.is_undoing) {
-            (Some(_), true) => own.undone_goal(),
-            (Some(knob), false) => state.origin(knob),
-            (None, _) => None,
+        let before = match state.is_undoing {
+            true => own.goal_of(knob),
+            false => state.origin(knob),
         };
         before.is_some_and(|before| before.is_met_by(value))
     }
@@ -214,14 +220,10 @@ impl Run {
                 let knob = self.plan.knob(*knob);
                 format!("{name}: {knob} is not {to} any more")
             }
-            (_, StageKind::PutBack { knob }) if self.keeps_closed(task).is_some() => {
-                let (primary, found) = self.keeps_closed(task).expect("just asked");
-                format!(
-                    "{name}: {} is {found}, so {} stays closed: more than one server may take \
-                     writes; accepted: see to it that one does, then `retry`",
-                    self.plan.knob(primary),
-                    self.plan.knob(*knob)
-                )
+            (_, StageKind::PutBack { knob } | StageKind::Set { knob, .. })
+                if let Some(why) = self.why_kept_closed(task, *knob) =>
+            {
+                format!("{name}: {why}; accepted: see to it that one does, then `retry`")
             }
             (_, StageKind::Set { knob, to }) if state.unfit.is_some() => format!(
                 "{name}: {} was {} already, and nothing says what opens it; accepted: open it, \
@@ -434,22 +436,19 @@ impl Run {
             }
             self.release(now, task);
         }
+        if self.plan.task(task).is_opened_by(knob, to.value()) && self.keeps_closed(now, task, knob)
+        {
+            return;
+        }
         self.act(now, task, Effect::Write { knob, value: to.value().clone() });
     }
 
     /// Writes a knob back to where this task found it.
     fn put_back(&mut self, now: Time, task: TaskId, knob: KnobId) {
-        let (own, state) = (self.plan.task(task), self.state.task(task));
-        if let Some(primary) = own.undone_knob().filter(|_| own.is_fence(knob))
-            && !state.stage_done
-            && state.origin(knob).is_some()
-        {
-            if state.found_again.is_none() {
-                return self.look_first(now, task, primary);
-            }
-            if self.keeps_closed(task).is_some() {
-                return self.leave(now, task, Outcome::Failed);
-            }
+        let state = self.state.task(task);
+        let is_due = !state.stage_done && state.origin(knob).is_some();
+        if is_due && self.plan.task(task).is_fence(knob) && self.keeps_closed(now, task, knob) {
+            return;
         }
         match self.state.task(task).origin(knob).cloned() {
             Some(value) => self.act(now, task, Effect::Write { knob, value }),
@@ -458,12 +457,41 @@ impl Run {
         }
     }
 
-    /// The primary and its value, if a fence must not be opened because of it: it is
-    /// not what it was before the fence.
-    fn keeps_closed(&self, task: TaskId) -> Option<(KnobId, Value)> {
-        let primary = self.plan.task(task).undone_knob()?;
-        let found = self.state.task(task).found_again.clone()?;
-        (!self.is_unpromoted(task, &found)).then_some((primary, found))
+    /// Whether a fence stays closed: until its primary was read, and for good if that
+    /// is not what it is to be.
+    fn keeps_closed(&mut self, now: Time, task: TaskId, fence: KnobId) -> bool {
+        let Some(primary) = self.plan.task(task).undone_knob() else { return false };
+        if self.state.task(task).found_again.is_none() {
+            self.look_first(now, task, primary);
+            return true;
+        }
+        let is_kept = self.why_kept_closed(task, fence).is_some();
+        if is_kept {
+            self.leave(now, task, Outcome::Failed);
+        }
+        is_kept
+    }
+
+    /// Why a fence must not be opened, if its primary was read: whoever gives up does
+    /// so where it was before the fence, and who is through where it was promoted to.
+    fn why_kept_closed(&self, task: TaskId, fence: KnobId) -> Option<String> {
+        let (own, state) = (self.plan.task(task), self.state.task(task));
+        let primary = own.undone_knob().filter(|_| own.is_fence(fence))?;
+        let found = state.found_again.as_ref()?;
+        let is_set = matches!(self.state.stage(&self.plan, task).kind, StageKind::Set { .. });
+        let is_origin = || state.origin(primary).is_some_and(|origin| origin.is_met_by(found));
+        let is_goal = || own.undone_goal().is_some_and(|goal| goal.is_met_by(found));
+        let is_as_it_should_be = match is_set {
+            true => is_origin() || is_goal(),
+            false => self.is_unpromoted(task, primary, found),
+        };
+        (!is_as_it_should_be).then(|| {
+            format!(
+                "{} is {found}, so {} stays closed: more than one server may take writes",
+                self.plan.knob(primary),
+                self.plan.knob(fence)
+            )
+        })
     }
 
     /// Does something once, when health allows. Neither a way back nor what

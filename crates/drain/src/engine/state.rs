@@ -269,8 +269,9 @@ impl State {
                     state.met.push(*stage);
                 }
                 let own = &plan.task(*task).stages[stage.index()];
-                state.is_approved |=
-                    *outcome == Outcome::Done && matches!(own.kind, StageKind::Approve { .. });
+                if *outcome == Outcome::Done && matches!(own.kind, StageKind::Approve { .. }) {
+                    state.approved.push(*stage);
+                }
                 match outcome {
                     Outcome::Done => state.occasions.retain(|(own, _)| own != stage),
                     Outcome::Failed | Outcome::Late => state.stumbled = Some(own.retry),
@@ -283,8 +284,9 @@ impl State {
                 }
             }
             Fact::Failed { task, why } => self.task_mut(*task)?.failure = Some(why.clone()),
-            Fact::Found { task, knob, value } => {
+            Fact::Found { task, knob, value, asked } => {
                 self.take_found(plan, *task, *knob, value, at)?;
+                self.take_verified(plan, *task, *knob, value, *asked)?;
                 self.note_fence(plan, *task, *knob, value);
             }
             Fact::Issued { effect, task, what } => {
@@ -390,6 +392,8 @@ impl State {
         }
         (state.failures, state.last_failure) = (0, None);
         state.approved_by.clear();
+        // Whoever comes to it again asks again.
+        state.approved.retain(|own| *own != stage);
         Ok(())
     }
 
@@ -426,7 +430,7 @@ impl State {
         }
         let state = self.task_mut(task)?;
         if next == Phase::Reverting {
-            state.shift = None;
+            (state.shift, state.found_again) = (None, None);
             (state.failures, state.last_failure) = (0, None);
             if let Some(Undo { how: UndoBy::Stages { first }, .. }) = plan.task(task).undo
                 && state.needs_undo
@@ -437,7 +441,8 @@ impl State {
         if next == Phase::Reverted {
             // All that it did is undone: whoever retries it begins anew.
             (state.stage, state.governs) = (StageId(0), None);
-            (state.stumbled, state.is_approved) = (None, false);
+            state.stumbled = None;
+            state.approved.clear();
             (state.needs_undo, state.is_undoing) = (false, false);
             state.met.clear();
         }
@@ -502,10 +507,16 @@ impl State {
             // Whether what failed has worked all the same.
             StageKind::Set { knob: own, .. } if is_guarded => own == knob,
             StageKind::PutBack { knob: own } if is_guarded => own == knob,
-            // Whether the fence may be opened.
-            StageKind::PutBack { knob: fence } => own.is_fence(fence) && undone == Some(knob),
             _ => false,
         };
+        // Whether a fence may be opened.
+        let decides_fence = undone == Some(knob)
+            && match &own.stages[stage.index()].kind {
+                _ if phase == Phase::Reverting && !self.task(task).is_undoing => true,
+                StageKind::PutBack { knob: fence } => own.is_fence(*fence),
+                StageKind::Set { knob: fence, to } => own.is_opened_by(*fence, to.value()),
+                _ => false,
+            };
         let guarded_goal = match &own.stages[stage.index()].kind {
             StageKind::Set { to, .. } if is_guarded => Some(to.value().clone()),
             StageKind::PutBack { .. } if is_guarded => self.task(task).origin(knob).cloned(),
@@ -513,10 +524,10 @@ impl State {
         };
         let state = self.task_mut(task)?;
         state.verified = verified.or(state.verified);
-        if verified == Some(true) {
-            state.verified_at = Some(at);
+        if decides_fence {
+            state.found_again = Some(value.clone());
         }
-        if is_found_again && (state.failures > 0 || !is_guarded) {
+        if is_found_again && state.failures > 0 {
             state.found_again = Some(value.clone());
             if guarded_goal.is_some_and(|goal| goal.is_met_by(value)) {
                 (state.stage_done, state.failures, state.last_failure) = (true, 0, None);
@@ -574,6 +585,25 @@ impl State {
                 step: 0.0,
                 steps: 0,
             });
+        }
+        Ok(())
+    }
+
+    /// Takes whether a fence is closed that a task is about to do something behind.
+    fn take_verified(
+        &mut self,
+        plan: &Plan,
+        task: TaskId,
+        knob: KnobId,
+        value: &Value,
+        asked: Time,
+    ) -> Result<(), String> {
+        let (own, state) = (plan.task(task), self.task_mut(task)?);
+        match own.is_guarded(state.stage) && own.is_fence(knob) {
+            _ if state.verified == Some(true) => state.verified_at = Some(asked),
+            true if own.is_closed_by(knob, value) => state.verified_at = Some(asked),
+            true => state.is_fence_disturbed = true,
+            false => {}
         }
         Ok(())
     }

@@ -66,8 +66,8 @@ pub struct TaskState {
     pub failure: Option<String>,
     /// Who approved the stage it is in.
     pub approved_by: People,
-    /// Whether a stage that asks people is through.
-    pub is_approved: bool,
+    /// The stages that asked people and are through.
+    pub approved: Vec<StageId>,
     pub overridden: Vec<ConditionId>,
     pub paused: bool,
     /// How often somebody asked for more speed.
@@ -138,7 +138,7 @@ impl TaskState {
             last_failure: None,
             failure: None,
             approved_by: People::default(),
-            is_approved: false,
+            approved: Vec::new(),
             overridden: Vec::new(),
             paused: false,
             haste: 0,

@@ -450,8 +450,18 @@ impl Task {
     /// Whether a value of a knob is never set again by itself: a primary may have taken
     /// writes since, and a fence that something else closed is not opened.
     pub fn is_final(&self, knob: KnobId, value: &Value) -> bool {
-        let opens = |own: &Fence| own.knob == knob && !own.closed.is_met_by(value);
-        self.undone_knob() == Some(knob) || self.fences.iter().any(opens)
+        let is_promoted = |at: usize| match self.stages[at].kind {
+            StageKind::Set { knob: own, .. } if own == knob => {
+                !self.stages[at].is_interruptible || self.is_guarded(StageId(at as u32))
+            }
+            _ => false,
+        };
+        match self.is_fence(knob) {
+            true => self.is_opened_by(knob, value),
+            false => {
+                self.undone_knob() == Some(knob) || (0..self.forward().len()).any(is_promoted)
+            }
+        }
     }
 
     /// Every parent, strong or weak.
@@ -484,12 +494,17 @@ impl Task {
 
     /// The stage that closes a fence before a stage.
     pub fn fence_before(&self, stage: StageId) -> Option<StageId> {
-        let closes = |at: &usize| match &self.stages[*at].kind {
-            StageKind::Set { knob, to } => self.is_closed_by(*knob, to.value()),
-            _ => false,
-        };
+        let closes = |at: &usize| self.closed_in(StageId(*at as u32)).is_some();
         let found = (self.way_of(stage).start..stage.index()).find(closes);
         found.map(|at| StageId(at as u32))
+    }
+
+    /// The fence that a stage closes.
+    pub fn closed_in(&self, stage: StageId) -> Option<KnobId> {
+        match &self.stages[stage.index()].kind {
+            StageKind::Set { knob, to } => self.is_closed_by(*knob, to.value()).then_some(*knob),
+            _ => None,
+        }
     }
 
     /// The stage right before another that reads whether a fence is still closed.
@@ -507,27 +522,37 @@ impl Task {
         self.fences.iter().any(|own| own.knob == knob)
     }
 
-    /// Whether a stage does what a fence is closed for: the first on its way that
-    /// changes something behind the fence. It loses writes if the fence is open.
+    /// Whether a stage does what a fence is closed for: it changes something behind
+    /// the fence, and loses writes if that is open.
     pub fn is_guarded(&self, stage: StageId) -> bool {
-        let changes = |at: &usize| {
-            let own = &self.stages[*at];
-            let does = match own.kind {
-                StageKind::Set { knob, .. } | StageKind::PutBack { knob } => !self.is_fence(knob),
-                StageKind::Act(_) => true,
-                _ => false,
-            };
-            does && !own.is_interruptible && self.fence_before(StageId(*at as u32)).is_some()
+        let does = match self.stages[stage.index()].kind {
+            StageKind::Set { knob, .. } | StageKind::PutBack { knob } => !self.is_fence(knob),
+            StageKind::Act(_) => true,
+            _ => false,
         };
-        !self.fences.is_empty() && self.way_of(stage).find(changes) == Some(stage.index())
+        let Some(fence) = self.fence_before(stage).filter(|_| does) else { return false };
+        let between = &self.stages[fence.index()..stage.index()];
+        let opens = |own: &Stage| match &own.kind {
+            StageKind::Set { knob, to } => self.is_opened_by(*knob, to.value()),
+            _ => false,
+        };
+        // A switch that is put back on the way is no fence if all may be interrupted.
+        let is_held = between.iter().chain([&self.stages[stage.index()]]);
+        is_held.into_iter().any(|own| !own.is_interruptible) && !between.iter().any(opens)
     }
 
     /// What the undone knob is set to.
     pub fn undone_goal(&self) -> Option<&Value> {
-        match &self.stages.get(self.undo.as_ref()?.after.index())?.kind {
-            StageKind::Set { to, .. } => Some(to.value()),
+        self.goal_of(self.undone_knob()?)
+    }
+
+    /// What a knob is set to last by what the task is there for.
+    pub fn goal_of(&self, knob: KnobId) -> Option<&Value> {
+        let goals = self.forward().iter().filter_map(|stage| match &stage.kind {
+            StageKind::Set { knob: own, to } if *own == knob => Some(to.value()),
             _ => None,
-        }
+        });
+        goals.last()
     }
 
     /// Whether a value of the knob that this task promotes says that some servers have
@@ -542,6 +567,11 @@ impl Task {
     /// Whether a value closes a fence of this task.
     pub fn is_closed_by(&self, knob: KnobId, value: &Value) -> bool {
         self.fences.iter().any(|own| own.knob == knob && own.closed.is_met_by(value))
+    }
+
+    /// Whether a value opens a fence of this task.
+    pub fn is_opened_by(&self, knob: KnobId, value: &Value) -> bool {
+        self.is_fence(knob) && !self.is_closed_by(knob, value)
     }
 
     /// What a knob goes back to that was found at a value: a fence goes back to

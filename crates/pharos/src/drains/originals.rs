@@ -108,7 +108,7 @@ impl Recorded {
         let mut read = BTreeMap::new();
         for fact in facts {
             match fact {
-                Fact::Found { task, knob, value } if knob.index() < plan.knobs.len() => {
+                Fact::Found { task, knob, value, .. } if knob.index() < plan.knobs.len() => {
                     let task = plan.tasks.get(task.index());
                     let origin = task.and_then(|task| task.origin_of(knob, &value));
                     origin.map(|origin| read.insert(knob, origin));

@@ -3,6 +3,7 @@
 
 use super::promotion::{BACK, DB, Pair, pair, text};
 use super::*;
+use crate::runbook::Library;
 
 fn failed(why: &str) -> Ended {
     Ended::Failed { why: why.into() }
@@ -302,4 +303,225 @@ fn a_fence_that_another_run_uses_at_the_end_is_said_to_be_astray() {
     let said: Vec<_> = report.astray.iter().map(|own| (&*own.knob, &*own.why)).collect();
     assert_eq!(said, [("db:fence/east", "another uses it")]);
     pair.world.check_replay();
+}
+
+/// Between the promotion and the opening somebody makes the old one a primary, too.
+#[test]
+fn a_fence_is_not_opened_after_the_promotion_over_two_primaries() {
+    let mut pair = pair("unfence_to: open");
+    pair.lag(4000.0);
+    pair.fenced();
+    pair.world.broken.insert(pair.fence, failed("not now"));
+    pair.promoted();
+    pair.world.knobs[pair.primary.index()] = text("east+west");
+    pair.world.passes(Millis(2_000));
+    pair.world.broken.clear();
+    pair.world.until("it gives up", |world| world.phase(DB) == Phase::Failed);
+    assert_eq!(pair.at(pair.fence), "fenced");
+    let trouble = pair.world.run.state().task(DB).trouble().unwrap().to_owned();
+    let why = r#"db:primary is "east+west", so db:fence/east stays closed"#;
+    assert!(trouble.contains(why), "{trouble}");
+    pair.world.knobs[pair.primary.index()] = text("west");
+    pair.world.say(Command::Retry { task: DB });
+    pair.world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+    assert_eq!(pair.at(pair.fence), "open");
+    pair.world.check_replay();
+}
+
+#[test]
+fn a_fence_is_not_opened_on_the_way_back_over_two_primaries() {
+    let mut pair = pair(BACK);
+    pair.promoted();
+    pair.world.say(Command::Abort { how: Abort::Revert });
+    let (fence_new, primary) = (pair.fence_new.unwrap(), pair.primary);
+    let fenced = |world: &World| world.knobs[fence_new.index()] == text("fenced");
+    pair.world.until("it is fenced", fenced);
+    for fence in [pair.fence, fence_new] {
+        pair.world.broken.insert(fence, failed("not now"));
+    }
+    pair.world.values[pair.back.unwrap()] = Some(0.0);
+    pair.world.until("it is back", |world| world.knobs[primary.index()] == text("east"));
+    pair.world.knobs[primary.index()] = text("east+west");
+    pair.world.broken.clear();
+    pair.world.until("it gives up", |world| world.outcome() == Some(RunOutcome::PartlyReverted));
+    assert_eq!((pair.at(pair.fence), pair.at(fence_new)), ("fenced", "fenced"));
+    let trouble = pair.world.run.state().task(DB).trouble().unwrap().to_owned();
+    assert!(trouble.contains(r#"db:primary is "east+west""#), "{trouble}");
+    pair.world.check_replay();
+}
+
+/// Whether a promotion was done that a crash cut off is looked at, and not made sure of
+/// by writing the old primary again: a person may have promoted meanwhile.
+#[test]
+fn a_revert_never_writes_a_primary_without_a_fence() {
+    let mut pair = pair(BACK);
+    pair.lag(0.0);
+    pair.fenced();
+    pair.world.held_back = Some(Vec::new());
+    pair.world.until("it is in flight", |world| {
+        world.held_back.as_ref().is_some_and(|held_back| !held_back.is_empty())
+    });
+    pair.world.held_back = None;
+    let plan = pair.world.run.plan().clone();
+    pair.world.run = Run::resume(plan, &pair.world.log).unwrap();
+    let (records, _) = pair.world.run.take_up(pair.world.now);
+    pair.world.take(records);
+    pair.world.broken.insert(pair.primary, failed("not now"));
+    pair.world.say(Command::Abort { how: Abort::Revert });
+    pair.world.until("it is over", |world| world.outcome() == Some(RunOutcome::Reverted));
+    assert_eq!(writes_of(&pair, r#"primary="east""#), 0);
+    assert_eq!((pair.at(pair.fence), pair.at(pair.primary)), ("open", "east"));
+    pair.world.check_replay();
+}
+
+/// What a read says was so when it began.
+#[test]
+fn a_fence_counts_as_closed_from_when_it_was_asked_for() {
+    let mut pair = pair("");
+    pair.lag(4000.0);
+    pair.fenced();
+    pair.world.unreadable.insert(pair.fence);
+    pair.lag(0.0);
+    let verifies = |world: &World| world.run.wanted(world.now + Millis(1000)).next().is_some();
+    pair.world.until("it looks at its fence", verifies);
+    pair.world.passes(Millis(1_000));
+    let asked = pair.world.now;
+    pair.world.passes(Millis(6_000));
+    let fenced = |asked| Event::Looked { knob: pair.fence, asked, found: Ok(text("fenced")) };
+    let (late, at_once) = (fenced(asked), fenced(pair.world.now));
+    pair.world.event(late);
+    assert_eq!(pair.at(pair.primary), "east", "that was 6 seconds ago");
+    pair.world.event(at_once);
+    assert_eq!(pair.at(pair.primary), "west");
+    pair.world.check_replay();
+}
+
+/// A database of one's own shape, with a primary in east, and its knobs by name.
+fn own(service: &str, more: &[(&str, &str)]) -> World {
+    let evacuation = "
+pharos: evacuation/v1
+datacenter: east
+datacenters: {east: {capacity: 10}, west: {capacity: 10}}
+services: [db]
+";
+    let files = [("db", service), ("east", evacuation)];
+    let files = files.iter().chain(more).map(|(name, text)| (format!("{name}.yaml"), (*text).into()));
+    let library = Library::new(files.collect());
+    assert!(library.is_sound(), "{:?}", library.problems());
+    let none = BTreeMap::new();
+    let plan = library.plan("east", Direction::Drain, &none, &BTreeMap::new()).unwrap();
+    let mut world = World::open(Sketch { plan });
+    for (at, knob) in world.run.plan().clone().knobs.iter().enumerate() {
+        world.knobs[at] = text(if knob.name == "fence" { "open" } else { "east" });
+    }
+    world
+}
+
+fn knob(world: &World, name: &str) -> KnobId {
+    let at = world.run.plan().knobs.iter().position(|own| own.name == name);
+    KnobId(at.unwrap() as u32)
+}
+
+/// It may have taken writes since.
+#[test]
+fn a_primary_without_a_fence_is_not_changed_back_by_itself() {
+    let mut world = own(
+        "
+pharos: service/v1
+service: db
+traffic: stateful
+user_facing: false
+drain:
+  promote:
+    template: Promote
+    with: {knob: db:primary, to: west}
+  watch: {template: Wait, with: {span: 10m}, after: [promote]}
+restore:
+  promote:
+    template: Promote
+    with: {knob: db:primary, to: original}
+",
+        &[],
+    );
+    let primary = knob(&world, "primary");
+    world.until("it is promoted", |world| world.knobs[primary.index()] == text("west"));
+    world.passes(Millis(5_000));
+    world.knobs[primary.index()] = text("east");
+    for _ in 0..20 {
+        world.pass();
+        world.sweep();
+        assert_eq!(world.knobs[primary.index()], text("east"), "somebody switched it back");
+    }
+    world.check_replay();
+}
+
+const TWO_KNOBS: &str = "
+pharos: template/v1
+template: TwoKnobs
+parameters:
+  caught_up: {type: condition, required: true, exact: true}
+stages:
+  fence: {stage: Set, with: {knob: db:fence, to: fenced}}
+  last: {stage: Await, with: {condition: $caught_up}, timeout: 60s, late: lift, interruptible: false}
+  still: {stage: Verify, with: {knob: db:fence, to: fenced}, failed: fence, interruptible: false}
+  name: {stage: Set, with: {knob: db:name, to: west}, interruptible: false}
+  promote: {stage: Set, with: {knob: db:primary, to: west}, interruptible: false}
+  open: {stage: Set, with: {knob: db:fence, to: open}, done: exit done, interruptible: false}
+  lift: {stage: PutBack, with: {knob: db:fence}, done: exit failed, interruptible: false}
+undo:
+  after: promote
+  stages:
+    fence-back: {stage: Set, with: {knob: db:fence, to: fenced}, interruptible: false}
+    last-back: {stage: Await, with: {condition: $caught_up}, interruptible: false}
+    still-back: {stage: Verify, with: {knob: db:fence, to: fenced}, failed: fence-back, interruptible: false}
+    promote-back: {stage: PutBack, with: {knob: db:primary}, interruptible: false}
+";
+const TWO_KNOBS_SERVICE: &str = "
+pharos: service/v1
+service: db
+traffic: stateful
+user_facing: false
+drain:
+  promote:
+    template: TwoKnobs
+    with: {caught_up: {name: lag, query: lag, at_most: 0, no_data: block}}
+restore:
+  promote:
+    template: Promote
+    with: {knob: db:primary, to: original, fence: db:fence, unfence_to: open,
+           nearly_caught_up: {name: lag, query: lag, at_most: 0, no_data: block}}
+  name:
+    template: Promote
+    with: {knob: db:name, to: original, fence: db:fence, unfence_to: open,
+           nearly_caught_up: {name: lag, query: lag, at_most: 0, no_data: block}}
+";
+
+/// The second thing that is done behind a fence is as much behind it as the first.
+#[test]
+fn all_that_is_done_behind_a_fence_begins_again_with_it() {
+    let mut world = own(TWO_KNOBS_SERVICE, &[("two", TWO_KNOBS)]);
+    let (fence, primary) = (knob(&world, "fence"), knob(&world, "primary"));
+    world.broken.insert(primary, failed("not now"));
+    world.until("it was tried", |world| world.run.state().task(DB).tries_in_vain > 0);
+    world.knobs[fence.index()] = text("open");
+    world.values.fill(Some(194.0));
+    world.broken.clear();
+    for _ in 0..40 {
+        world.pass();
+        assert_eq!(world.knobs[primary.index()], text("east"), "194 writes are missing");
+    }
+    world.values.fill(Some(0.0));
+    world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+    assert_eq!(world.knobs[primary.index()], text("west"));
+    world.check_replay();
+}
+
+#[test]
+fn none_of_two_primaries_is_changed_back_by_itself() {
+    let mut world = own(TWO_KNOBS_SERVICE, &[("two", TWO_KNOBS)]);
+    let last = world.run.plan().clone();
+    for knob in [knob(&world, "name"), knob(&world, "primary")] {
+        assert!(last.task(DB).is_final(knob, &text("west")), "{}", last.knob(knob));
+    }
+    world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
 }

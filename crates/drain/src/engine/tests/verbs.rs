@@ -338,6 +338,33 @@ fn one_person_cannot_skip_what_asks_two() {
     world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
 }
 
+/// What one person approved alone opens no way around what takes two.
+#[test]
+fn one_person_cannot_skip_what_asks_two_after_a_stage_that_asked_one() {
+    let mut sketch = Sketch::new();
+    let asks = |people| StageKind::Approve { people, question: "Really?".into() };
+    let stages = vec![
+        stage("one", asks(1), Next::Stage(StageId(1))),
+        stage("two", asks(2), Next::Exit(Exit::Done)),
+    ];
+    let ask = sketch.task("ask", &[], stages);
+    let mut world = World::open(sketch);
+    let say = |world: &mut World, by: &str, command| {
+        let said = Event::Said { by: by.into(), reason: "alone".into(), command };
+        let records = world.run.handle(world.now, said).map_err(|refusal| refusal.to_string());
+        records.map(|records| world.take(records))
+    };
+    world.pass();
+    for _ in 0..2 {
+        say(&mut world, "ann", Command::Approve { task: ask }).unwrap();
+        let refusal = say(&mut world, "ann", Command::Skip { task: ask }).unwrap_err();
+        assert!(refusal.contains("`approve` by"), "{refusal}");
+    }
+    say(&mut world, "bob", Command::Approve { task: ask }).unwrap();
+    world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+    world.check_replay();
+}
+
 #[test]
 fn one_user_gives_a_bounded_number_of_commands_and_can_still_abort() {
     let (mut world, ..) = watched(OnBreach::Hold);

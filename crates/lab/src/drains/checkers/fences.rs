@@ -144,7 +144,7 @@ impl Fences {
         let plan = self.progress.plan.clone();
         for promotion in &mut self.promotions {
             match &record.fact {
-                Fact::Found { task, knob, value }
+                Fact::Found { task, knob, value, .. }
                     if (*task, *knob) == (promotion.task, promotion.primary) =>
                 {
                     let origin = promotion.origin.get_or_insert_with(|| value.clone());

@@ -170,7 +170,7 @@ impl Progress {
                     (own.is_undoing, own.needs_undo) = (false, false);
                 }
             }
-            Fact::Found { task, knob, value } => {
+            Fact::Found { task, knob, value, .. } => {
                 let undone = self.plan.task(*task).undone_knob() == Some(*knob);
                 let own = &mut self.tasks[task.index()];
                 if !own.origins.iter().any(|(known, _)| known == knob) {
