@@ -124,12 +124,7 @@ restore:
   in: {template: Isolate, with: {knob: "net:$dc", to: original}}
   on: {template: ConfigChange, with: {knob: "config:web/$dc", content: original}, after: [in]}
 "#;
-    const EAST: &str = "
-pharos: evacuation/v1
-datacenter: east
-datacenters: {east: {capacity: 1}, west: {capacity: 1}}
-services: [web]
-";
+
     let files = [("web.yaml", WEB), ("east.yaml", EAST)];
     let files = files.map(|(name, text)| (name.to_owned(), text.to_owned()));
     let library = drain::runbook::Library::new(files.to_vec());
@@ -394,42 +389,6 @@ fn a_restore_does_without_the_files_of_others_that_have_errors() {
     assert!(!Library::for_restore(with(&cases), "north").is_sound(), "nothing says what it needs");
 }
 
-/// A promotion of a user's own: somebody is told after the fence is lifted, and what
-/// is waited for behind it can be interrupted.
-const FLIP: &str = "
-pharos: template/v1
-template: Flip
-parameters:
-  nothing_missing: {type: condition, required: true, exact: true}
-undo: {after: promote, stages: {back: {stage: PutBack, with: {knob: 'db:primary'}}}}
-stages:
-  fence: {stage: Set, with: {knob: 'db:writes', to: fenced}, failed: lift}
-  last-writes: {stage: Await, with: {condition: $nothing_missing}, timeout: 30s, late: lift}
-  same: {stage: Check, with: {condition: $nothing_missing}, failed: lift}
-  promote: {stage: Set, with: {knob: 'db:primary', to: west}, interruptible: false}
-  open: {stage: Set, with: {knob: 'db:writes', to: open}, done: exit done, interruptible: false}
-  lift: {stage: PutBack, with: {knob: 'db:writes'}, done: tell, interruptible: false}
-  tell: {stage: Notify, with: {channel: ops, text: lifted}, done: exit failed}
-";
-const DB: &str = "
-pharos: service/v1
-service: db
-traffic: stateful
-user_facing: false
-drain:
-  promote:
-    template: Flip
-    with: {nothing_missing: {name: lag, query: lag, at_most: 0, no_data: block}}
-  near:
-    after: [promote]
-    template: Check
-    with: {condition: {name: near, query: lag, below: 9, no_data: block}}
-restore:
-  promote:
-    template: Promote
-    with: {knob: 'db:primary', to: original, fence: 'db:writes', unfence_to: open,
-           caught_up: {name: lag, query: lag, at_most: 0, no_data: block}}
-";
 const EAST: &str = "
 pharos: evacuation/v1
 datacenter: east
@@ -437,40 +396,3 @@ datacenters: {east: {capacity: 1}, west: {capacity: 1}}
 limits: {serving_min: 1, drained_max: 50%}
 services: [db]
 ";
-
-#[test]
-fn a_template_of_a_user_has_its_fences_and_its_exact_conditions() {
-    let files = [("flip.yaml", FLIP), ("db.yaml", DB), ("east.yaml", EAST)];
-    let files = files.map(|(name, text)| (name.to_owned(), text.to_owned())).to_vec();
-    let library = Library::new(files);
-    let none = BTreeMap::new();
-    let plan = library.plan("east", Direction::Drain, &none, &BTreeMap::new()).expect("a plan");
-    let task = &plan.tasks[0];
-    let [fence] = &task.fences[..] else { panic!("{:?}", task.fences) };
-    assert_eq!(plan.knob(fence.knob).to_string(), "db:writes");
-    assert_eq!(fence.closed, Value::Text("fenced".into()));
-    assert_eq!(fence.open, Some(Value::Text("open".into())));
-    let exact: Vec<(&str, bool)> =
-        plan.conditions.iter().map(|own| (own.name.as_str(), own.is_exact)).collect();
-    assert_eq!(
-        exact,
-        [
-            ("db.promote.last-writes.lag", true),
-            ("db.promote.same.lag", true),
-            ("db.near.check.near", false),
-        ]
-    );
-}
-
-#[test]
-fn a_fence_is_known_by_what_it_is_set_to_around_a_promotion() {
-    let flip = FLIP.replace(", failed: lift", "").replace(", late: lift", "");
-    let cut = flip.find("  lift:").expect("a stage");
-    let files = [("flip.yaml", &flip[..cut]), ("db.yaml", DB), ("east.yaml", EAST)];
-    let files = files.map(|(name, text)| (name.to_owned(), text.to_owned())).to_vec();
-    let none = BTreeMap::new();
-    let plan = Library::new(files).plan("east", Direction::Drain, &none, &BTreeMap::new());
-    let plan = plan.expect("a plan");
-    let fences: Vec<_> = plan.tasks[0].fences.iter().map(|own| &own.closed).collect();
-    assert_eq!(fences, [&Value::Text("fenced".into())]);
-}

@@ -74,6 +74,13 @@ pub(crate) struct Runbooks {
     pub incomplete: bool,
 }
 
+impl Runbooks {
+    /// Whether everybody has a template. Those are read before all others.
+    fn is_built_in(&self, template: &Template) -> bool {
+        (template.name.at.file as usize) < BUILT_IN.len()
+    }
+}
+
 impl Library {
     /// Reads and checks files, each given as its name and its text.
     pub fn new(files: Vec<(String, String)>) -> Library {

@@ -409,7 +409,7 @@ pub(crate) static PARAMETER: Shape = Shape {
             "exact",
             Truth,
             Default("false"),
-            "A condition without tolerance: `equals`, or `at_most: 0`.",
+            "A condition without tolerance: `equals`, or `at_most: 0`. In built-in templates alone.",
         ),
         field("default", Value, Optional, "What it is if a task does not give it."),
         field("about", Text, Optional, "What it is for, for people."),
@@ -446,7 +446,7 @@ pub(crate) static STAGE: Shape = Shape {
             Truth,
             Default("true"),
             "Whether health, limits, a pause or an abort that holds may keep it from going on. \
-             Not so between a fence and what lifts it.",
+             Not so between a fence and what lifts it, in built-in templates alone.",
         ),
     ],
     one_of: &[],

@@ -132,6 +132,10 @@ impl Walk<'_> {
             Kind::Text | Kind::Knob => self.variables(scalar),
             Kind::Query => {
                 self.variables(scalar);
+                for offset in promql::unquoted(&scalar.text) {
+                    let at = scalar.place_of(offset);
+                    self.problems.error(at, promql::UNQUOTED, promql::QUOTED_RULE);
+                }
                 if let Err(fault) = promql::analyse(&words::mask(&scalar.text)) {
                     self.problems.error(
                         scalar.place_of(fault.offset),

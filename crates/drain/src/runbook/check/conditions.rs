@@ -115,9 +115,13 @@ fn check_query(condition: &Condition, name: &str, problems: &mut Problems) {
     let Source::Query(query) = &condition.source else { return };
     // What is no PromQL was noted.
     let Ok(analysis) = promql::analyse(&mask(query)) else { return };
+    // A parameter of a template may stand for a part of it.
+    let is_as_written = condition.written.text == *query;
+    if !is_as_written && !promql::unquoted(query).is_empty() {
+        let what = format!("{name} is not exact: {}", promql::UNQUOTED);
+        problems.error(condition.written.place_of(0), what, promql::QUOTED_RULE);
+    }
     for part in &analysis.inexact {
-        // A parameter of a template may stand for a part of it.
-        let is_as_written = condition.written.text == *query;
         let offset = if is_as_written { part.offset } else { 0 };
         problems.error(
             condition.written.place_of(offset),

@@ -1,10 +1,10 @@
-//! Fences: what one task sets behind a fence no other sets without one, and what a
-//! restore closes it opens again.
+//! Fences: what one task sets behind a fence no other sets without one, what a restore
+//! closes it opens again, and what looks like a fence is said not to be one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::Runbooks;
-use super::super::expand::{Aim, ExpandedStage, Work, expand, expand_undo};
+use super::super::expand::{Aim, ExpandedStage, Work};
 use super::super::problem::Problems;
 use super::super::spec::{Service, Task};
 use super::effects::{SYMBOLIC, Written, expand_task, restoring, writes, written};
@@ -38,67 +38,74 @@ pub(super) fn check_mixed(runbooks: &Runbooks, scopes: &[Scope<'_>], problems: &
     }
 }
 
-/// Templates of users: what they set behind a fence is set back behind one, too, and a
-/// fence is one only if the task cannot be interrupted behind it.
-pub(super) fn check_held(runbooks: &Runbooks, scope: &Scope<'_>, problems: &mut Problems) {
-    for service in &scope.services {
-        for task in DIRECTIONS.iter().flat_map(|direction| service.tasks(*direction)) {
-            let name = task.template.as_ref().map(|name| name.value.as_str());
-            let Some(template) = name.and_then(|name| runbooks.template(name)) else { continue };
-            let own = &service.name.value;
-            // What cannot be expanded is said to be unchecked by `check_expansion`.
-            let Some(stages) = expand(template, task, own, SYMBOLIC) else { continue };
-            let (name, template_name) = (full_name(service, task), &template.name.value);
-            let fences = fences(&stages);
-            if let Some(knob) = loose_fence(&stages, &fences) {
-                problems.error(
-                    task.name.at,
-                    format!(
-                        "`{name}` sets `{knob}` and sets it to another value around what must be \
-                         exact, and all of it can be interrupted: a pause or an abort leaves it \
-                         there, and no one is told"
+/// A knob that is set one way before another knob is set and another way after it, as a
+/// fence is around a promotion: only `Promote` looks at what is missing behind it.
+pub(super) fn check_switches(runbooks: &Runbooks, scope: &Scope<'_>, problems: &mut Problems) {
+    for direction in DIRECTIONS {
+        let order = Order::new(runbooks, scope, direction, problems);
+        for service in &scope.services {
+            let switches = switches(runbooks, service, direction);
+            let is_before = |first: &Switch<'_>, second: &Switch<'_>| {
+                match std::ptr::eq(first.task, second.task) {
+                    true => first.stage < second.stage,
+                    false => order.is_after(
+                        &full_name(service, second.task),
+                        &full_name(service, first.task),
                     ),
-                    format!(
-                        "accepted: `interruptible: false` for the stages of `{template_name}` from \
-                         the one that waits to the one that sets it again"
-                    ),
-                );
-            }
-            let is_undone = !matches!(expand_undo(template, task, own, SYMBOLIC), Some(None));
-            if let Some(knob) = behind(&stages, &fences).filter(|_| !is_undone) {
-                problems.error(
-                    task.name.at,
-                    format!(
-                        "`abort --revert` of `{name}` sets `{knob}` back without a fence: \
-                         `{template_name}` has no `undo`"
-                    ),
-                    "accepted: `undo:` in the template, `after` the stage that sets it, with a \
-                     fence and an exact condition as `Promote` has",
-                );
-            }
+                }
+            };
+            let around = switches.iter().find_map(|closes| {
+                let opens = |own: &&Switch<'_>| {
+                    own.knob == closes.knob && own.to != closes.to && is_before(closes, own)
+                };
+                let opened = switches.iter().find(opens)?;
+                let is_between = |own: &&Switch<'_>| {
+                    own.knob != closes.knob && is_before(closes, own) && is_before(own, opened)
+                };
+                Some((closes, switches.iter().find(is_between)?))
+            });
+            let Some((closes, between)) = around else { continue };
+            problems.warning(
+                closes.task.name.at,
+                format!(
+                    "`{}` is set one way before `{}` is set and another way after it: if it is a \
+                     fence, nothing waits behind it, and a revert loses writes",
+                    closes.knob, between.knob
+                ),
+                "`Promote` with `fence` and `caught_up` does that without a loss; ignore this if \
+                 it is no fence",
+            );
         }
     }
 }
 
-/// A knob that is set one way before what must be exact and another way after it, as a
-/// fence is, and that nothing takes for one.
-fn loose_fence<'s>(stages: &'s [ExpandedStage], fences: &[Fence<'_>]) -> Option<&'s str> {
-    let exact = stages.iter().position(|stage| stage.is_exact)?;
-    let (before, after) = stages.split_at(exact);
-    let found = before.iter().filter_map(set).find(|(knob, closed)| {
-        let is_opened = |(own, to): (&str, &Aim)| own == *knob && to != *closed;
-        !fences.iter().any(|fence| fence.knob == *knob)
-            && after.iter().filter_map(set).any(is_opened)
-    });
-    found.map(|(knob, _)| knob)
+/// What a task that does not fence by itself sets at once.
+struct Switch<'a> {
+    task: &'a Task,
+    stage: usize,
+    knob: String,
+    to: Aim,
 }
 
-/// A knob that is set behind a fence.
-fn behind<'s>(stages: &'s [ExpandedStage], fences: &[Fence<'_>]) -> Option<&'s str> {
-    let open = reached_open(stages, fences);
-    let fenced = stages.iter().enumerate().filter(|(at, _)| !open.contains(at));
-    let mut knobs = fenced.flat_map(|(_, stage)| writes(stage)).map(|(knob, _)| knob);
-    knobs.find(|knob| !fences.iter().any(|fence| fence.knob == *knob))
+fn switches<'a>(
+    runbooks: &Runbooks,
+    service: &'a Service,
+    direction: Direction,
+) -> Vec<Switch<'a>> {
+    let mut switches = Vec::new();
+    for task in service.tasks(direction) {
+        // What cannot be expanded is said to be unchecked by `check_expansion`.
+        let Some(stages) = expand_task(runbooks, service, task, SYMBOLIC) else { continue };
+        if stages.iter().any(|stage| !stage.is_interruptible) {
+            continue;
+        }
+        for (stage, own) in stages.iter().enumerate() {
+            if let Some((knob, to)) = set(own) {
+                switches.push(Switch { task, stage, knob: knob.to_owned(), to: to.clone() });
+            }
+        }
+    }
+    switches
 }
 
 /// A fence that a restore leaves closed is one that nobody looks for: the run is

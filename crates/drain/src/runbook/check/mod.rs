@@ -24,6 +24,9 @@ pub(super) fn check(runbooks: &Runbooks, problems: &mut Problems) {
     names::check(runbooks, problems);
     for template in &runbooks.templates {
         templates::check(template, problems);
+        if !runbooks.is_built_in(template) {
+            templates::check_unfenced(template, problems);
+        }
     }
     for service in &runbooks.services {
         conditions::check_service(runbooks, service, problems);
@@ -43,7 +46,7 @@ pub(super) fn check(runbooks: &Runbooks, problems: &mut Problems) {
         freshness::check(runbooks, scope, problems);
         effects::check_barriers(runbooks, scope, problems);
         fences::check_opened(runbooks, scope, problems);
-        fences::check_held(runbooks, scope, problems);
+        fences::check_switches(runbooks, scope, problems);
     }
     effects::check_undone(runbooks, &scopes, problems);
     fences::check_mixed(runbooks, &scopes, problems);

@@ -3,7 +3,7 @@
 use super::super::arguments;
 use super::super::expand::{Aim, Work, expand};
 use super::super::problem::{Place, Placed, Problems};
-use super::super::spec::{ConditionUse, Parameter, Service, Task, Template};
+use super::super::spec::{Parameter, Service, Task, Template};
 use super::super::stages::ArgumentKind;
 use super::super::words::{did_you_mean, nearest};
 use super::super::{Runbooks, lift};
@@ -116,17 +116,6 @@ fn check_parameters(
             if parameter.exact {
                 conditions::check_exact(runbooks, service, &used, name, problems);
             }
-        }
-    }
-    let is_given =
-        |own: &&Parameter| task.with.iter().any(|(name, _)| name.value == own.name.value);
-    let by_default = template.parameters.iter().filter(|own| own.exact && !is_given(own));
-    for parameter in by_default {
-        let used = parameter.default.as_ref().and_then(lift::condition_use);
-        // One in place was looked at with its template.
-        if let Some(used @ ConditionUse::Named(_)) = used {
-            let name = Placed::new(task.with_at, parameter.name.value.clone());
-            conditions::check_exact(runbooks, service, &used, &name, problems);
         }
     }
     for parameter in template.parameters.iter().filter(|parameter| parameter.required) {

@@ -2,15 +2,13 @@
 
 use super::super::arguments::{self, parse};
 use super::super::expand::{done_of, position};
-use super::super::lift;
 use super::super::problem::{Placed, Problems};
 use super::super::shape::Kind;
-use super::super::spec::{ConditionUse, Parameter, Stage, Target, Template, Timeout, Undo};
+use super::super::spec::{Parameter, Stage, Target, Template, Timeout, Undo};
 use super::super::stages::{ArgumentKind, Input, PARAMETERS_MAX, STAGES_MAX, StageShape};
 use super::super::tree::Node;
 use super::super::walk::Walk;
 use super::super::words::{self, Piece, did_you_mean};
-use super::conditions;
 
 /// Variables that every text has, so that no parameter may take their names.
 pub(super) const OUTER: [&str; 2] = ["dc", "service"];
@@ -27,6 +25,23 @@ pub(super) fn check(template: &Template, problems: &mut Problems) {
     if let Some(undo) = &template.undo {
         check_undo(template, undo, problems);
         check_stages(&undo.template, problems);
+    }
+}
+
+/// What is done behind a fence takes more than a template can say: the engine knows it
+/// of `Promote`. So no other has what a fence takes.
+pub(super) fn check_unfenced(template: &Template, problems: &mut Problems) {
+    let remedy = "accepted: `template: Promote` with `fence`, `caught_up`, `back_fence` and \
+                  `back_caught_up`, and tasks of your own before and after it";
+    for parameter in template.parameters.iter().filter(|own| own.exact) {
+        let what = "`exact` is for built-in templates: no other promotes behind a fence";
+        problems.error(parameter.name.at, what, remedy);
+    }
+    let undo = template.undo.iter().flat_map(|undo| &undo.template.stages);
+    for stage in template.stages.iter().chain(undo).filter(|own| !own.interruptible) {
+        let what = "`interruptible: false` is for built-in templates: no other promotes behind a \
+                    fence";
+        problems.error(stage.name.at, what, remedy);
     }
 }
 
@@ -109,13 +124,6 @@ fn check_parameter(template: &Template, parameter: &Parameter, problems: &mut Pr
     }
     check_known(template, parameter.together_with.iter(), problems);
     let Some(kind) = parameter.kind else { return };
-    if parameter.exact && kind != ArgumentKind::Condition {
-        problems.error(
-            name.at,
-            format!("`{}` is exact, but is a {}", name.value, kind.name()),
-            "drop `exact`, or write `type: condition`",
-        );
-    }
     match (kind, parameter.choices_at) {
         (ArgumentKind::Choice, None) => problems.error(
             name.at,
@@ -138,13 +146,6 @@ fn check_parameter(template: &Template, parameter: &Parameter, problems: &mut Pr
         );
     }
     check_value(kind, &parameter.choices, default, &name.value, OUTER.to_vec(), problems);
-    // One that is named is of the service whose task uses it.
-    if parameter.exact
-        && let Some(ConditionUse::InPlace { condition, .. }) = lift::condition_use(default)
-    {
-        let by_default = Placed::new(default.at, name.value.clone());
-        conditions::check_tolerance(&condition, &by_default, problems);
-    }
 }
 
 /// A value as it is written, for a parameter or for an input.

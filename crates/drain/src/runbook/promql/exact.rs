@@ -2,15 +2,16 @@
 //!
 //! A list of what keeps that, not of what does not: a query that counts what is behind
 //! is 0 only if each of its series is, as long as it takes the largest of them, adds
-//! them up, subtracts one from another or scales them. Whatever else there is in PromQL,
-//! now or later, may make 0 of something.
+//! them up, subtracts one sum from another or scales them. Whatever else there is in
+//! PromQL, now or later, may make 0 of something. An operator between series is of that
+//! kind: it passes over those that have no partner on the other side.
 
 use super::Inexact;
 use super::meaning::{Kind, Meaning, Operation};
 
 /// What [`Inexact`] does not speak of, for people.
 pub const EXACT_RULE: &str = "metrics, `max`, `sum`, `abs` and `max_over_time` of them, `+` and \
-    `-` between them, and `*` and `/` by a number above 0";
+    `-` between sums of all series, and `*` and `/` by a number above 0";
 
 /// Between these a product of something and of a number is not rounded to 0.
 const FACTOR_MIN: f64 = 1e-12;
@@ -26,6 +27,14 @@ pub(super) struct Exactness {
     subtracts: bool,
     /// The byte and the name of a maximum, which is the least with the opposite sign.
     largest: Option<(usize, String)>,
+    /// One value of all series, and whether it adds all of them up.
+    total: Option<Total>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Total {
+    Sum,
+    Largest,
 }
 
 impl Exactness {
@@ -37,13 +46,21 @@ impl Exactness {
         self.faults.push(Inexact { offset, what: what.into() });
     }
 
-    /// What an aggregation or a function makes of its arguments.
+    /// What an aggregation or a function makes of its arguments; whether it makes one
+    /// value of all series.
     pub fn called(
         name: &str,
         offset: usize,
+        is_total: bool,
         arguments: impl Iterator<Item = Exactness>,
     ) -> Exactness {
         let mut all = arguments.fold(Exactness::default(), Exactness::and);
+        all.total = match (is_total, name) {
+            (true, "sum") => Some(Total::Sum),
+            (true, _) => Some(Total::Largest),
+            (false, "abs") => all.total,
+            (false, _) => None,
+        };
         match name {
             "max" | "max_over_time" => {
                 if all.subtracts && !all.adds {
@@ -76,6 +93,10 @@ impl Exactness {
         self.adds |= other.adds;
         self.subtracts |= other.subtracts;
         self.largest = self.largest.or(other.largest);
+        self.total = match (self.total, other.total) {
+            (Some(Total::Sum), Some(Total::Largest)) => Some(Total::Largest),
+            (own, other) => own.or(other),
+        };
         self
     }
 }
@@ -110,6 +131,23 @@ pub(super) fn joined(
                 first.fault(
                     operation.offset,
                     format!("`{}` is on both sides of `{operator}`", same.text),
+                );
+            }
+            let is_one = match operator {
+                "-" => |total| total == Some(Total::Sum),
+                _ => |total: Option<Total>| total.is_some(),
+            };
+            // The least is said by itself.
+            let is_least = operator == "-" && second.largest.is_some();
+            let is_sound = first.faults.is_empty() && second.faults.is_empty() && !is_least;
+            if is_sound && !(is_one(first.total) && is_one(second.total)) {
+                let sums = if operator == "-" { "`sum`" } else { "`sum` or `max`" };
+                first.fault(
+                    operation.offset,
+                    format!(
+                        "`{operator}` passes over a series without a partner on the other side, \
+                         unless it is between {sums} of all"
+                    ),
                 );
             }
             if operator == "-" {

@@ -17,6 +17,7 @@ mod values;
 use std::fmt;
 use std::ops::Range;
 
+use super::words::{self, Piece};
 use crate::time::Millis;
 
 pub use exact::EXACT_RULE;
@@ -128,6 +129,31 @@ impl std::error::Error for Fault {}
 pub fn analyse(query: &str) -> Result<Analysis, Fault> {
     read::read(query)
 }
+
+/// The bytes at which variables begin that stand for the name of a datacenter or of a
+/// service, and are in no text: `lag_$dc` of `eu-1` would be a subtraction.
+pub fn unquoted(query: &str) -> Vec<usize> {
+    let masked = words::mask(query);
+    // What is no PromQL is said elsewhere.
+    let tokens = lex::lex(&masked).unwrap_or_default();
+    let is_in_text = |at: usize| {
+        tokens.iter().any(|(start, token)| {
+            matches!(token, lex::Token::Text(text) if (*start..start + text.len()).contains(&at))
+        })
+    };
+    let pieces = words::pieces(query).into_iter().filter_map(|(at, _, piece)| match piece {
+        Piece::Variable("dc" | "service") if !is_in_text(at) => Some(at),
+        _ => None,
+    });
+    pieces.collect()
+}
+
+/// For people: where such a variable stands.
+pub const UNQUOTED: &str = "a variable stands outside of quotes: `lag_$dc` of `eu-1` would be \
+    `lag_eu - 1`";
+/// What is accepted instead.
+pub const QUOTED_RULE: &str = "accepted: variables in quotes, such as `lag{dc=\"$dc\"}` or \
+    `{__name__=\"lag_$dc\"}`";
 
 #[cfg(test)]
 mod tests;

@@ -121,9 +121,9 @@ fn signature(function: &str) -> Signature {
     }
 }
 
-fn exactness(name: &str, offset: usize, arguments: &mut [Meaning]) -> Exactness {
+fn exactness(name: &str, offset: usize, is_total: bool, arguments: &mut [Meaning]) -> Exactness {
     let arguments = arguments.iter_mut().map(|argument| std::mem::take(&mut argument.exactness));
-    Exactness::called(name, offset, arguments)
+    Exactness::called(name, offset, is_total, arguments)
 }
 
 fn described(kind: Kind) -> &'static str {
@@ -523,10 +523,11 @@ impl<'a> Reader<'a> {
         let offset = self.offset();
         self.at += 1;
         let aggregates = has(AGGREGATIONS, &lower);
-        if aggregates && self.grouping()? || self.peek() == Some(Token::Sign("(")) {
+        let is_grouped = aggregates && self.grouping()?;
+        if is_grouped || self.peek() == Some(Token::Sign("(")) {
             self.part(offset)?;
             return match aggregates {
-                true => self.aggregation(&lower, offset),
+                true => self.aggregation(&lower, offset, is_grouped),
                 false => self.call(word, offset),
             };
         }
@@ -585,10 +586,15 @@ impl<'a> Reader<'a> {
         Ok(grouped)
     }
 
-    fn aggregation(&mut self, name: &str, offset: usize) -> Result<Meaning, Fault> {
+    fn aggregation(
+        &mut self,
+        name: &str,
+        offset: usize,
+        is_grouped: bool,
+    ) -> Result<Meaning, Fault> {
         let start = self.offset();
         let mut arguments = self.arguments()?;
-        self.grouping()?;
+        let is_grouped = self.grouping()? || is_grouped;
         let wanted = 1 + usize::from(has(WITH_ARGUMENT, name));
         if arguments.len() != wanted {
             return Err(Fault {
@@ -614,7 +620,7 @@ impl<'a> Reader<'a> {
             });
         }
         let values = last.values.aggregated(name);
-        let exactness = exactness(name, offset, &mut arguments);
+        let exactness = exactness(name, offset, !is_grouped, &mut arguments);
         let mut whole = Meaning::new(Kind::Vector, values, offset..self.end()).with(arguments);
         whole.exactness = exactness;
         Ok(whole)
@@ -663,7 +669,7 @@ impl<'a> Reader<'a> {
             "time" | "pi" | "scalar" => Kind::Number,
             _ => Kind::Vector,
         };
-        let exactness = exactness(name, offset, &mut arguments);
+        let exactness = exactness(name, offset, false, &mut arguments);
         let mut whole = Meaning::new(kind, values, offset..self.end()).with(arguments);
         whole.exactness = exactness;
         Ok(whole)

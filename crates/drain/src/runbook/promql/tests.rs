@@ -263,14 +263,15 @@ fn a_query_is_exact_if_all_of_its_parts_are_known_to_be() {
         "MAX(lag)",
         "abs(lag)",
         "max(max_over_time(lag[30s]))",
-        "max(written - ignoring(role) group_right applied)",
         "sum(written) - on() sum(applied)",
-        "offset_bytes{role=\"primary\"} - on(shard) offset_bytes{role=\"replica\"}",
-        "abs(a - b) + c",
+        "sum(offset_bytes{role=\"primary\"}) - sum(offset_bytes{role=\"replica\"})",
+        "abs(sum(a) - sum(b)) + max(c)",
+        "max(lag) + sum(queued)",
         "+lag",
-        "-a + b",
-        "-(applied - written)",
-        "max(-applied + written)",
+        "-sum(a) + sum(b)",
+        "-(sum(applied) - sum(written))",
+        "max(-sum(applied) + sum(written))",
+        "(sum(written) - sum(applied)) / 1024",
         "lag * 1000",
         "1e3 * lag / (60 * 60)",
         "lag / 0x10",
@@ -343,14 +344,47 @@ fn what_can_make_zero_of_something_is_found_where_it_is() {
                 "13 `max` behind a `-` is the least that is missing",
             ],
         ),
-        ("(a - b) + (b - a)", vec!["8 `a` is on both sides of `+`"]),
+        (
+            "(sum(a) - sum(b)) + (sum(b) - sum(a))",
+            vec!["18 `a` is on both sides of `+`"],
+        ),
+        // A shard whose replica is not measured has no partner, and no say.
+        (
+            "max(written - on(shard) applied)",
+            vec![
+                "12 `-` passes over a series without a partner on the other side, unless it is \
+                 between `sum` of all",
+            ],
+        ),
+        (
+            "max(lag + queued)",
+            vec![
+                "8 `+` passes over a series without a partner on the other side, unless it is \
+                 between `sum` or `max` of all",
+            ],
+        ),
+        (
+            "sum by (shard) (written) - sum(applied) by (shard)",
+            vec![
+                "25 `-` passes over a series without a partner on the other side, unless it is \
+                 between `sum` of all",
+            ],
+        ),
+        // That of one shard, and that of another.
+        (
+            "max(written) - sum(applied)",
+            vec![
+                "13 `-` passes over a series without a partner on the other side, unless it is \
+                 between `sum` of all",
+            ],
+        ),
         // The least, in another form.
         ("max(-lag)", vec!["0 `max` of what has a `-` before it is the least"]),
         ("-max(lag)", vec!["1 `max` behind a `-` is the least that is missing"]),
-        ("a - max(b)", vec!["4 `max` behind a `-` is the least that is missing"]),
+        ("sum(a) - max(b)", vec!["9 `max` behind a `-` is the least that is missing"]),
         (
-            "a - max_over_time(b[5s])",
-            vec!["4 `max_over_time` behind a `-` is the least that is missing"],
+            "sum(a) - sum(max_over_time(b[5s]))",
+            vec!["13 `max_over_time` behind a `-` is the least that is missing"],
         ),
     ] {
         assert_eq!(inexact(query), expected, "{query}");
