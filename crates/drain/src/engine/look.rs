@@ -13,6 +13,10 @@ use crate::value::Value;
 /// How long to wait before looking again at a knob that could not be read.
 const LOOK_AGAIN: Millis = Millis(1000);
 
+/// How long it counts that a knob was seen where it was left, from the answer on: a
+/// driver may be slow.
+const IN_PLACE_FOR: Millis = Millis::from_secs(1);
+
 /// Looks that are asked for at a time: more at once would be a burden for
 /// whoever is looked at.
 const LOOKS_MAX: usize = 256;
@@ -117,7 +121,11 @@ impl Run {
         }
         if let Some(wanted) = self.wanted.remove(&knob) {
             for task in wanted.by {
+                if self.look_before_step(now, task, knob, asked, &found) {
+                    continue;
+                }
                 self.record(now, Fact::Found { task, knob, value: found.clone(), asked });
+                self.in_place.insert(knob, now);
                 self.wake(task);
             }
             return;
@@ -214,6 +222,46 @@ impl Run {
                 format!("{name}, which turned it, is {phase}")
             }
         }
+    }
+
+    /// Takes a look that a task took before a step. `false`: it never moved the knob,
+    /// which is not where it was found any more, and is found anew.
+    fn look_before_step(
+        &mut self,
+        now: Time,
+        task: TaskId,
+        knob: KnobId,
+        asked: Time,
+        found: &Value,
+    ) -> bool {
+        let shift = self.state.task(task).shift.filter(|shift| shift.knob == knob);
+        let Some(shift) = shift else { return false };
+        let left = self.state.knobs[knob.index()].clone();
+        let expected = left.as_ref().map_or(Value::Number(shift.from), |left| left.value.clone());
+        if expected.is_met_by(found) {
+            self.in_place.insert(knob, now);
+            self.wake(task);
+            return true;
+        }
+        if left.is_none_or(|left| left.task != task) {
+            return false;
+        }
+        if !self.state.is_written(knob) && self.state.task(task).in_flight.is_none() {
+            self.note_drift(now, knob, asked, found.clone());
+        }
+        self.wake_at(task, now + LOOK_AGAIN);
+        true
+    }
+
+    /// Whether a knob was seen where it was left just now: a step from elsewhere would
+    /// be larger than any that health has judged. If not, it is looked at.
+    pub(super) fn is_in_place(&mut self, now: Time, task: TaskId, knob: KnobId) -> bool {
+        let seen = self.in_place.get(&knob).copied();
+        let is_new = seen.is_some_and(|at| at <= now && now - at <= IN_PLACE_FOR);
+        if !is_new {
+            self.look_first(now, task, knob);
+        }
+        is_new
     }
 
     /// Whether a task looks at a fence, to do right after it what it is closed for.

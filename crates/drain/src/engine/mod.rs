@@ -128,6 +128,8 @@ pub struct Run {
     /// How near the nearest condition was to its bound when each task took its
     /// last step. Nobody knows any more after a crash, and steps are careful.
     near_before: Vec<Option<f64>>,
+    /// When a knob that is moved in steps was last seen where it was left.
+    in_place: BTreeMap<KnobId, Time>,
     /// When each task last entered a stage, and how many since then in no time.
     strides: Vec<(Time, usize)>,
     /// What each task gets of its budgets, as a share of what it wants.
@@ -274,6 +276,7 @@ impl Run {
             await_look: Few::none(plan.tasks.len()),
             are_calm: vec![false; plan.conditions.len()],
             near_before: vec![None; plan.tasks.len()],
+            in_place: BTreeMap::new(),
             strides: vec![(Time(0), 0); plan.tasks.len()],
             speeds: vec![1.0; plan.tasks.len()],
             overdrawn: vec![0.0; plan.budgets.len()],

@@ -190,8 +190,12 @@ impl Run {
         if now < until && (shift.steps > 0 || nearness >= 1.0) {
             return self.wake_at(task, until);
         }
+        let is_back = shift.is_there() || shift.from == shift.to;
+        if !is_back && !self.is_in_place(now, task, shift.knob) {
+            return;
+        }
         self.release(now, task);
-        if shift.is_there() || shift.from == shift.to {
+        if is_back {
             return self.arrive_back(now, task);
         }
         let circumstances = Circumstances { nearness, speed, haste };

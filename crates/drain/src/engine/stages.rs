@@ -338,6 +338,10 @@ impl Run {
         if shift.is_there() || shift.from == shift.to {
             return self.leave(now, task, Outcome::Done);
         }
+        if !self.is_in_place(now, task, shift.knob) {
+            return;
+        }
+        let own = self.plan.task(task);
         let nearness = circumstances.nearness;
         let before = self.near_before[task.index()].filter(|_| shift.steps > 0);
         let rise = before.map(|before| nearness - before);
@@ -364,6 +368,9 @@ impl Run {
         }
         if shift.is_there() || shift.from == shift.to {
             return self.leave(now, task, Outcome::Done);
+        }
+        if !self.is_in_place(now, task, shift.knob) {
+            return;
         }
         self.release(now, task);
         self.turn(now, task, shift, stop_after(shift.at, pace.first));
@@ -393,6 +400,9 @@ impl Run {
         match pace.on_breach {
             OnBreach::Hold => {}
             OnBreach::BackOff => {
+                if !self.is_in_place(now, task, shift.knob) {
+                    return;
+                }
                 let back = shift.step.abs().max(pace.first);
                 self.turn(now, task, shift, (shift.at - back).max(0.0));
             }

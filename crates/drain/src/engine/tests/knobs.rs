@@ -292,3 +292,52 @@ fn a_bad_read_is_no_origin_and_a_retry_reads_again() {
     assert_eq!(world.run.state().task(web).origin(knob), Some(&Value::Number(1.0)));
     world.check_replay();
 }
+
+/// A person or a reload brings a knob back while a breach holds the task: the samples
+/// that are good again are of there, and not of where the next step would begin.
+#[test]
+fn a_step_begins_where_the_knob_is_and_not_where_it_was() {
+    for pauses in [false, true] {
+        let (mut world, web, _) = watched(OnBreach::Hold);
+        world.until("it is half-way", |world| world.knobs[0].number() <= Some(0.6));
+        world.values[0] = Some(99.0);
+        world.passes(Millis::from_secs(5));
+        let left = world.knobs[0].clone();
+        if pauses {
+            world.say(Command::Pause { task: Some(web) });
+        }
+        world.knobs[0] = Value::Number(1.0);
+        let writes = world.writes(KnobId(0)).len();
+        // Good at 1, bad where it was left.
+        for _ in 0..60 {
+            world.values[0] = Some(if world.knobs[0] == left { 99.0 } else { 0.1 });
+            world.pass();
+            if pauses && world.run.state().task(web).paused {
+                world.say(Command::Resume { task: Some(web) });
+            }
+            assert!(world.knobs[0].number() >= left.number(), "{:?}", world.knobs[0]);
+        }
+        assert!(world.writes(KnobId(0)).len() > writes, "it was put back");
+        world.check_replay();
+    }
+}
+
+/// Held before its first step: what it found then is long ago.
+#[test]
+fn a_task_that_was_held_before_its_first_step_looks_again() {
+    let (mut world, web, _) = watched(OnBreach::Hold);
+    let mut plan = (**world.run.plan()).clone();
+    plan.tasks[0].pace.patience = Millis::from_secs(3600);
+    world = World::open(Sketch { plan });
+    world.values[0] = Some(99.0);
+    world.passes(Millis::from_secs(10));
+    assert_eq!(world.writes(KnobId(0)), [0.0; 0]);
+    // A person drains it by hand, which is what it needed.
+    world.knobs[0] = Value::Number(0.0);
+    world.values[0] = Some(0.1);
+    world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+    assert_eq!(world.writes(KnobId(0)), [0.0; 0], "nothing is sent back");
+    assert_eq!(world.phase(web), Phase::Done);
+    assert_eq!(world.run.state().task(web).origin(KnobId(0)), Some(&Value::Number(1.0)));
+    world.check_replay();
+}
