@@ -16,11 +16,14 @@ def page():
         return "redis_replication_up 0\n"
     if [replica["role"], primary["role"]] != ["slave", "master"]:
         return "redis_replication_up 0\n"
-    if replica["master_link_status"] != "up":
-        # Without replication there is no lag, and no series: that blocks.
+    # Without replication there is no lag, and no series: that blocks. The offsets
+    # of two histories say nothing: a primary that was restarted begins a new one.
+    is_one_history = replica["master_replid"] == primary["master_replid"]
+    if replica["master_link_status"] != "up" or not is_one_history:
         return "redis_replication_up 0\n"
+    # Never clamped: what is negative is no data, and not nothing.
     lag = int(primary["master_repl_offset"]) - int(replica["slave_repl_offset"])
-    return f"redis_replication_up 1\nredis_replication_lag_bytes {max(0, lag)}\n"
+    return f"redis_replication_up 1\nredis_replication_lag_bytes {lag}\n"
 
 
 class Respond(http.server.BaseHTTPRequestHandler):

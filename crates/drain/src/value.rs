@@ -46,7 +46,9 @@ impl Value {
                 scale.is_finite() && (wanted - found).abs() <= scale * ROUNDING
             }
             (Value::Text(wanted), Value::Text(found)) => wanted == found,
-            _ => false,
+            // What was written as a text may be read as the number that it looks like.
+            (Value::Text(wanted), found @ Value::Number(_)) => *wanted == found.to_string(),
+            (Value::Number(_), Value::Text(_)) => false,
         }
     }
 }

@@ -95,6 +95,8 @@ impl Config {
 /// Longest name of a knob or an action, and longest text written to one: the kernel has
 /// bounds on arguments, and a command that meets them is hard to understand.
 const NAME_LEN_MAX: usize = 1024;
+/// Digits of a whole number that a double has without rounding.
+const WHOLE_DIGITS_MAX: usize = 15;
 const VALUE_LEN_MAX: usize = 64 * 1024;
 /// Outcomes of acts that are remembered, so that repeating one starts nothing.
 const OUTCOMES_MAX: usize = 1000;
@@ -245,10 +247,18 @@ impl Driver for Exec {
     }
 }
 
-/// What a command printed: a number if it is one.
+/// What a command printed: a number if it is one, and not a name that looks like one,
+/// such as `01`, `12e4` or twenty digits. Those would be written back as another.
 fn parse(text: &str) -> Value {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let is_digit = |at: usize| digits.as_bytes().get(at).is_some_and(u8::is_ascii_digit);
+    let has_sign = |(_, exponent): (&str, &str)| exponent.starts_with(['-', '+']);
+    let is_name = !is_digit(0)
+        || (digits.starts_with('0') && is_digit(1))
+        || !digits.split_once(['e', 'E']).is_none_or(has_sign)
+        || (digits.len() > WHOLE_DIGITS_MAX && digits.bytes().all(|octet| octet.is_ascii_digit()));
     match text.parse::<f64>() {
-        Ok(number) if number.is_finite() => Value::Number(number),
+        Ok(number) if number.is_finite() && !is_name => Value::Number(number),
         _ => Value::Text(text.to_owned()),
     }
 }

@@ -197,7 +197,7 @@ impl Run {
     /// How many people have not approved yet what takes more than one.
     fn people_missing(&self, task: TaskId) -> usize {
         let state = self.state.task(task);
-        if matches!(state.phase, Phase::Settling | Phase::Reverted | Phase::Unreverted) {
+        if state.phase == Phase::Settling {
             return 0;
         }
         let stages = self.plan.task(task).stages.iter().enumerate();

@@ -3,7 +3,7 @@
 use super::gate::Gate;
 use super::pace::{Circumstances, next_stop, stop_after, wait};
 use super::{
-    ATTEMPTS_MAX, CIRCLE_PAUSE, Effect, Fact, Hold, Phase, RETRY_MAX, RETRY_MIN, Run, Shifted,
+    ATTEMPTS_MAX, CIRCLE_PAUSE, Effect, EffectId, Fact, Hold, Phase, RETRY_MAX, RETRY_MIN, Run, Shifted,
     Trigger,
 };
 use crate::plan::{
@@ -502,6 +502,28 @@ impl Run {
                 self.plan.knob(fence)
             )
         })
+    }
+
+    /// What must be so when an effect is done, and not only when it was decided: the fence
+    /// that it is done behind is closed, or the primary that a fence is opened over is
+    /// one of two. The knob, and what it must be.
+    pub fn required_by(&self, effect: EffectId) -> Option<(KnobId, Vec<Value>)> {
+        let in_flight = self.state.in_flight.get(&effect)?;
+        let (own, state) = (self.plan.task(in_flight.task), self.state.task(in_flight.task));
+        let is_on_way = state.phase == Phase::Running || state.is_undoing;
+        match &in_flight.what {
+            Effect::Write { knob, value } if own.is_opened_by(*knob, value) => {
+                let primary = own.undone_knob()?;
+                let known = [state.origin(primary), own.undone_goal()];
+                Some((primary, known.into_iter().flatten().cloned().collect()))
+            }
+            Effect::Write { .. } | Effect::Act(_) if is_on_way && own.is_guarded(state.stage) => {
+                let fence = own.closed_in(own.fence_before(state.stage)?)?;
+                let closed = own.fences.iter().find(|own| own.knob == fence)?.closed.clone();
+                Some((fence, vec![closed]))
+            }
+            _ => None,
+        }
     }
 
     /// Does something once, when health allows. Neither a way back nor what

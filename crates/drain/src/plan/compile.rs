@@ -61,6 +61,8 @@ struct Compiler<'a, 'p> {
     knob_ids: HashMap<String, KnobId>,
     conditions: Vec<Condition>,
     condition_ids: HashMap<String, ConditionId>,
+    /// How many have each name.
+    condition_names: HashMap<String, u32>,
 }
 
 /// A knob that a drain writes.
@@ -98,6 +100,7 @@ impl<'a, 'p> Compiler<'a, 'p> {
             knob_ids: HashMap::new(),
             conditions: Vec::new(),
             condition_ids: HashMap::new(),
+            condition_names: HashMap::new(),
         }
     }
 
@@ -696,7 +699,14 @@ impl<'a, 'p> Compiler<'a, 'p> {
     fn keep(&mut self, condition: Condition) -> ConditionId {
         let key = format!("{condition:?}");
         *self.condition_ids.entry(key).or_insert_with(|| {
-            self.conditions.push(condition);
+            // People override a condition by its name: no two have the same.
+            let same = self.condition_names.entry(condition.name.clone()).or_default();
+            *same += 1;
+            let name = match *same {
+                1 => condition.name.clone(),
+                count => format!("{} ({count})", condition.name),
+            };
+            self.conditions.push(Condition { name, ..condition });
             ConditionId(self.conditions.len() as u32 - 1)
         })
     }

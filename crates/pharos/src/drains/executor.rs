@@ -14,7 +14,7 @@ use drain::engine::{
     Actor, Command, Effect, EffectId, Ended, Event, Fact, InUse, Record, Refusal, Run, RunOutcome,
 };
 use drain::report::describe;
-use drain::{ConditionId, KnobId, Measurement, Plan, Saying, Source, TaskId, Time};
+use drain::{ConditionId, KnobId, Measurement, Plan, Saying, Source, TaskId, Time, Value};
 use drivers::{Drivers, Fence, Gauged};
 use futures_util::FutureExt;
 use store::{Claim, Claimed, Lease, RunId, Step, Store};
@@ -356,6 +356,7 @@ impl Executor {
         #[cfg(test)]
         let (faults, store) = (self.world.faults.clone(), self.world.store.clone());
         let run = self.lease.run;
+        let required = self.run.required_by(effect);
         let once = format!("{run}.{}", self.run.state().occasion(effect).0);
         let broke = Ended::Failed { why: "the driver broke off".into() };
         self.spawn(Event::Ended { effect, result: broke }, async move {
@@ -363,11 +364,18 @@ impl Executor {
             faults.stop_before_effect(&store).await;
             let done = match &what {
                 Effect::Write { knob, value } => {
-                    let write = drivers.write(plan.knob(*knob), value, fence);
+                    let write = async {
+                        still_holds(&drivers, &plan, &required).await?;
+                        drivers.write(plan.knob(*knob), value, fence).await
+                    };
                     permit.within(write).await.map(Some)
                 }
                 Effect::Act(act) => {
-                    permit.within(drivers.act(act, &once, fence)).await.map(|_| None)
+                    let act = async {
+                        still_holds(&drivers, &plan, &required).await?;
+                        drivers.act(act, &once, fence).await
+                    };
+                    permit.within(act).await.map(|_| None)
                 }
                 Effect::Say(Saying { channel: Some(channel), text }) => {
                     let (channel, text) = (channel.clone(), text.clone());
@@ -604,6 +612,24 @@ async fn see_fleet(world: World, plan: Arc<Plan>, run: RunId) -> Event {
 fn measure_every(plan: &Plan) -> Duration {
     let waits = plan.tasks.iter().map(|task| Duration::from_millis(task.pace.wait.0 / 2));
     waits.min().unwrap_or(MEASURE_MAX).clamp(MEASURE_MIN, MEASURE_MAX)
+}
+
+/// Whether what an effect was decided on is still so, right before it is done: the
+/// record of it may have taken seconds to reach the disk.
+async fn still_holds(
+    drivers: &Drivers,
+    plan: &Plan,
+    required: &Option<(KnobId, Vec<Value>)>,
+) -> drivers::Result<()> {
+    let Some((knob, accepted)) = required else { return Ok(()) };
+    let knob = plan.knob(*knob);
+    let not_done = |why: String| drivers::Error::Transient(format!("not done: {knob} {why}"));
+    let found = drivers.read(knob).await;
+    let found = found.map_err(|error| not_done(format!("cannot be read: {error}")))?;
+    match accepted.iter().any(|value| value.is_met_by(&found)) {
+        true => Ok(()),
+        false => Err(not_done(format!("is {found} by now"))),
+    }
 }
 
 #[cfg(test)]

@@ -382,3 +382,23 @@ fn one_user_gives_a_bounded_number_of_commands_and_can_still_abort() {
     say(&mut world, user(8, "cid"), Command::Resume { task: None }).expect("another user");
     say(&mut world, user(7, "bob"), Command::Abort { how: Abort::Revert }).expect("a way out");
 }
+
+/// What bad health put back was never approved.
+#[test]
+fn one_person_cannot_skip_what_asks_two_after_it_was_put_back() {
+    let (mut world, web, _) = watched(OnBreach::Revert);
+    let mut plan = (**world.run.plan()).clone();
+    let asks = StageKind::Approve { people: 2, question: "Really?".into() };
+    let stages = &mut plan.tasks[0].stages;
+    let last = StageId(stages.len() as u32);
+    stages.iter_mut().for_each(|own| own.done = Next::Stage(last));
+    stages.push(stage("ask", asks, Next::Exit(Exit::Done)));
+    world = World::open(Sketch { plan });
+    world.until("it began", |world| world.writes(KnobId(0)).len() == 2);
+    world.values[0] = Some(99.0);
+    world.until("it was put back", |world| world.phase(web) == Phase::Reverted);
+    let command = Command::Skip { task: web };
+    let said = Event::Said { by: "ann".into(), reason: "alone".into(), command };
+    let refusal = world.run.handle(world.now, said).unwrap_err().to_string();
+    assert!(refusal.contains("asks more than one person"), "{refusal}");
+}

@@ -39,39 +39,79 @@ fn evacuation(from: &str) -> String {
     )
 }
 
+/// Writes the runbooks of both datacenters, and where the knobs are: nothing is drained.
+fn write_site(home: &Path) {
+    for (from, to) in [("east", "west"), ("west", "east")] {
+        let name = format!("db-{from}");
+        let files = [(&*name, &*database(from, to)), (from, &*evacuation(from))];
+        write_runbooks(home, &files);
+        std::fs::write(home.join(format!("writes-{from}")), "open").unwrap();
+    }
+    std::fs::write(home.join("primary"), "east").unwrap();
+}
+
+fn wanted(datacenter: &str, direction: Direction) -> Wanted {
+    Wanted {
+        datacenter: datacenter.into(),
+        direction,
+        mode: Mode::Drill,
+        by: user(1000),
+        reason: "a test".into(),
+        overload: false,
+    }
+}
+
+/// Runs to its end what is wanted.
+async fn complete(drains: &Arc<Drains>, wanted: Wanted) {
+    let (run, _) = drains.begin(wanted).await.unwrap();
+    until(async || !drains.driven().contains_key(&run)).await;
+    assert_eq!(drains.status(run).await.unwrap().outcome, Some(RunOutcome::Completed));
+}
+
+/// Somebody opens the fence right after it was read. Whichever read that was, the
+/// primary is not set while it is open.
+#[tokio::test]
+async fn a_fence_is_read_once_more_right_before_a_promotion() {
+    for trap in 1..=3 {
+        let home = tempfile::tempdir().unwrap();
+        write_site(home.path());
+        // The read with that number of a fence that is closed opens it.
+        let read = format!(
+            r#"cat "$0/$1"; test "$1" = writes-east && test "$(cat "$0/$1")" = fenced || exit 0
+               echo x >> "$0/reads"; test "$(wc -l < "$0/reads")" = {trap} || exit 0
+               printf open > "$0/$1""#
+        );
+        let write = r#"test "$PHAROS_KNOB" = primary && cat "$0/writes-east" > "$0/behind"
+                       printf %s "$PHAROS_VALUE" > "$0/$PHAROS_KNOB""#;
+        let files = serde_json::json!({
+            "kind": "exec",
+            "read": ["sh", "-c", read, home.path(), "{knob}"],
+            "write": ["sh", "-c", write, home.path()],
+        });
+        let mut config = DrainConfig { health: export("lag 0\n"), ..config("one", home.path()) };
+        config.drivers.insert("files".into(), serde_json::from_value(files).unwrap());
+        let drains = Drains::start(config).await.unwrap();
+        complete(&drains, wanted("east", Direction::Drain)).await;
+        let at = |knob: &str| std::fs::read_to_string(home.path().join(knob)).unwrap();
+        assert!(at("reads").len() >= 2 * trap, "the trap was not set off");
+        assert_eq!((at("primary"), at("behind")), ("west".into(), "fenced".into()), "read {trap}");
+    }
+}
+
 /// A drain leaves the old primary fenced. Whoever makes it the primary again by
 /// the drain of another datacenter has a primary that refuses every write.
 #[tokio::test]
 async fn a_drain_does_not_promote_a_server_that_another_drain_left_fenced() {
     let home = tempfile::tempdir().unwrap();
-    for (from, to) in [("east", "west"), ("west", "east")] {
-        let name = format!("db-{from}");
-        let files = [(&*name, &*database(from, to)), (from, &*evacuation(from))];
-        write_runbooks(home.path(), &files);
-        std::fs::write(home.path().join(format!("writes-{from}")), "open").unwrap();
-    }
-    std::fs::write(home.path().join("primary"), "east").unwrap();
+    write_site(home.path());
     let config = DrainConfig { health: export("lag 0\n"), ..config("one", home.path()) };
     let drains = Drains::start(config).await.unwrap();
-    let wanted = |datacenter: &str, direction, mode| Wanted {
-        datacenter: datacenter.into(),
-        direction,
-        mode,
-        by: user(1000),
-        reason: "a test".into(),
-        overload: false,
-    };
-    let over = async |run: RunId| {
-        until(async || !drains.driven().contains_key(&run)).await;
-        assert_eq!(drains.status(run).await.unwrap().outcome, Some(RunOutcome::Completed));
-    };
     let at = |knob: &str| std::fs::read_to_string(home.path().join(knob)).unwrap();
 
-    let (run, _) = drains.begin(wanted("east", Direction::Drain, Mode::Drill)).await.unwrap();
-    over(run).await;
+    complete(&drains, wanted("east", Direction::Drain)).await;
     assert_eq!((at("primary"), at("writes-east")), ("west".into(), "fenced".into()));
 
-    let refused = drains.begin(wanted("west", Direction::Drain, Mode::Drill)).await;
+    let refused = drains.begin(wanted("west", Direction::Drain)).await;
     let refused = refused.map(|_| ()).unwrap_err().to_string();
     let why = "files:writes-east is \"fenced\" since the drain of east, and this run sets \
                files:primary";
@@ -79,8 +119,7 @@ async fn a_drain_does_not_promote_a_server_that_another_drain_left_fenced() {
     assert_eq!((at("primary"), at("writes-west")), ("west".into(), "open".into()));
 
     // What is said to be accepted is.
-    let (run, _) = drains.begin(wanted("east", Direction::Restore, Mode::Drill)).await.unwrap();
-    over(run).await;
+    complete(&drains, wanted("east", Direction::Restore)).await;
     assert_eq!((at("primary"), at("writes-east")), ("east".into(), "open".into()));
-    assert!(drains.begin(wanted("west", Direction::Drain, Mode::Drill)).await.is_ok());
+    assert!(drains.begin(wanted("west", Direction::Drain)).await.is_ok());
 }

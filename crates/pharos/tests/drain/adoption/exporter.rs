@@ -118,7 +118,9 @@ fn lag(nodes: [SocketAddr; 2]) -> Option<u64> {
     let offset = |of: &std::collections::BTreeMap<String, String>, key: &str| -> Option<u64> {
         of.get(key)?.parse().ok()
     };
+    // The offsets of two histories say nothing.
+    let is_one_history = replica.get("master_replid") == primary.get("master_replid");
     let lag = offset(&primary, "master_repl_offset")?
-        .saturating_sub(offset(replica, "slave_repl_offset")?);
-    is_up.then_some(lag)
+        .checked_sub(offset(replica, "slave_repl_offset")?);
+    lag.filter(|_| is_up && is_one_history)
 }
