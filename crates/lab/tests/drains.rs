@@ -354,7 +354,10 @@ fn every_sabotage_is_found_by_the_checker_that_is_there_for_it() {
                 _ => Crashes::Never,
             };
             let trial = Trial { seed, crashes, sabotage: Some(sabotage), ..Trial::default() };
-            Some((seed, run(&trial).violation?))
+            let found = run(&trial).violation?;
+            // Whoever compares records sees every one that was changed, now and then first.
+            let is_other = sabotage == Sabotage::EmptyReasons && found.checker == "replay";
+            (!is_other).then_some((seed, found))
         });
         println!("{sabotage:?}: {found:?}");
         if found.as_ref().is_none_or(|(_, found)| found.checker != checker) {

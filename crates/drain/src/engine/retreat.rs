@@ -43,7 +43,7 @@ impl Run {
             return self.hold(now, task, super::Hold::Paused);
         }
         let own = self.plan.task(task);
-        if let Some(primary) = own.undone_knob()
+        if let Some(primary) = own.promoted_knob()
             && (primary == knob || own.is_opened_by(knob, &origin))
         {
             // It was where it was, or was promoted back: whatever it is now, it is not set
@@ -54,6 +54,7 @@ impl Run {
             if let Some(why) = self.why_not_reverted(task, knob) {
                 return self.give_up(now, task, why);
             }
+            self.release(now, task);
         }
         if origin.number().is_none() || self.stands_at_a_text(knob) {
             // There are no steps on that way.
@@ -86,7 +87,7 @@ impl Run {
     /// Why neither a primary nor a fence is put back, if the primary is not where it was.
     fn why_not_reverted(&self, task: TaskId, knob: KnobId) -> Option<String> {
         let (own, state) = (self.plan.task(task), self.state.task(task));
-        let (primary, found) = (own.undone_knob()?, state.found_again.as_ref()?);
+        let (primary, found) = (own.promoted_knob()?, state.found_again.as_ref()?);
         let is_back = state.origin(primary).is_some_and(|origin| origin.is_met_by(found));
         (!is_back).then(|| {
             let (primary, knob) = (self.plan.knob(primary), self.plan.knob(knob));

@@ -278,7 +278,7 @@ impl Run {
             return self.hold(now, task, Hold::Contested { knob });
         }
         let pace = self.plan.task(task).pace;
-        match self.gate(now, task) {
+        match self.gate_of_step(now, task, knob) {
             Gate::Closed(why @ Hold::Breach { .. })
                 if self.plan.direction == Direction::Restore && shift.steps == 0 =>
             {
@@ -338,11 +338,12 @@ impl Run {
         if shift.is_there() || shift.from == shift.to {
             return self.leave(now, task, Outcome::Done);
         }
+        let nearness = circumstances.nearness;
         if !self.is_in_place(now, task, shift.knob) {
+            self.let_through.insert(task, (now, Gate::Open { nearness }));
             return;
         }
         let own = self.plan.task(task);
-        let nearness = circumstances.nearness;
         let before = self.near_before[task.index()].filter(|_| shift.steps > 0);
         let rise = before.map(|before| nearness - before);
         let next = next_stop(&own.pace, &own.expected, &shift, circumstances, rise);
@@ -360,7 +361,7 @@ impl Run {
     /// for long: it was bad before anything moved, and where nothing is served a
     /// restore is what cures it. The steps after it are judged as any.
     fn begin_restore(&mut self, now: Time, task: TaskId, shift: Shifted, pace: &Pace, why: Hold) {
-        self.hold(now, task, why);
+        self.hold(now, task, why.clone());
         let Some((since, _)) = self.state.task(task).hold else { return };
         let patient_until = since + pace.patience;
         if now < patient_until {
@@ -370,6 +371,7 @@ impl Run {
             return self.leave(now, task, Outcome::Done);
         }
         if !self.is_in_place(now, task, shift.knob) {
+            self.let_through.insert(task, (now, Gate::Closed(why)));
             return;
         }
         self.release(now, task);
@@ -401,6 +403,10 @@ impl Run {
             OnBreach::Hold => {}
             OnBreach::BackOff => {
                 if !self.is_in_place(now, task, shift.knob) {
+                    let held = self.state.task(task).hold.clone();
+                    held.into_iter().for_each(|(_, why)| {
+                        self.let_through.insert(task, (now, Gate::Closed(why)));
+                    });
                     return;
                 }
                 let back = shift.step.abs().max(pace.first);

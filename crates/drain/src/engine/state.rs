@@ -510,9 +510,10 @@ impl State {
             _ => false,
         };
         // Whether a fence may be opened.
-        let decides_fence = undone == Some(knob)
+        let is_way_back = phase == Phase::Reverting && !self.task(task).is_undoing;
+        let decides_fence = own.promoted_knob() == Some(knob)
             && match &own.stages[stage.index()].kind {
-                _ if phase == Phase::Reverting && !self.task(task).is_undoing => true,
+                _ if is_way_back => true,
                 StageKind::PutBack { knob: fence } => own.is_fence(*fence),
                 StageKind::Set { knob: fence, to } => own.is_opened_by(*fence, to.value()),
                 _ => false,
@@ -573,6 +574,8 @@ impl State {
             None => {}
         }
         let state = self.task_mut(task)?;
+        // What was promoted is not put back in steps.
+        let goal = goal.filter(|_| !decides_fence);
         let ends = goal.and_then(|goal| Some((value.number()?, goal.number()?)));
         if let Some((from, to)) = ends {
             state.shift = Some(Shifted {

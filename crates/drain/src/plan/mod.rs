@@ -485,6 +485,11 @@ impl Task {
         }
     }
 
+    /// The knob that this task promotes behind a fence.
+    pub fn promoted_knob(&self) -> Option<KnobId> {
+        self.undone_knob().filter(|_| !self.fences.is_empty())
+    }
+
     /// The stages of the same way as one: those that do what the task is there for,
     /// or those that undo it.
     fn way_of(&self, stage: StageId) -> std::ops::Range<usize> {

@@ -71,6 +71,8 @@ pub enum Sabotage {
     HeldRestores,
     /// Every claim is granted.
     SharedClaims,
+    /// Until a task is over its knobs seem to be where it left them.
+    BlindSteps,
     /// Why a task failed is lost on the way.
     EmptyReasons,
     /// That a task is held is lost on the way.
@@ -79,7 +81,7 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// Every sabotage with the checker that must find it.
-    pub const ALL: [(Sabotage, &str); 32] = [
+    pub const ALL: [(Sabotage, &str); 33] = [
         (Sabotage::BlindReturns, "gates"),
         (Sabotage::ForgottenFences, "fences"),
         (Sabotage::NoParents, "order"),
@@ -94,6 +96,7 @@ impl Sabotage {
         (Sabotage::LostEnd, "ends"),
         (Sabotage::NoOccasions, "once"),
         (Sabotage::BlindLooks, "stated"),
+        (Sabotage::BlindSteps, "places"),
         (Sabotage::NoBarriers, "barriers"),
         (Sabotage::FewerPeople, "approvals"),
         (Sabotage::TypedNames, "approvals"),

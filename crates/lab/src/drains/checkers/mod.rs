@@ -13,6 +13,7 @@ mod limits;
 mod once;
 mod order;
 mod outages;
+mod places;
 mod progress;
 mod reasons;
 mod recorded;
@@ -26,7 +27,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use drain::engine::{Effect, EffectId, Record, State};
-use drain::{ConditionId, KnobId, Measurement, Plan, Time};
+use drain::{ConditionId, KnobId, Measurement, Plan, Time, Value};
 
 use super::world::{World, Written};
 use crate::Violation;
@@ -50,8 +51,8 @@ pub enum Event<'e> {
     Performed { effect: EffectId, what: &'e Effect, written: &'e Written },
     /// A run looks at a knob, and is told where it stands.
     Looked { knob: KnobId },
-    /// Somebody else turned a knob.
-    Meddled { knob: KnobId },
+    /// Somebody else turned a knob, and where to, if that is known.
+    Meddled { knob: KnobId, value: Option<&'e Value> },
     /// Another run uses a knob, until then by the clock of this one.
     Used { knob: KnobId, until: Time },
     /// Nothing more will happen.
@@ -82,6 +83,7 @@ impl Checkers {
             Box::new(budgets::Budgets::new(plan)),
             Box::new(waits::Waits::new(plan)),
             Box::new(ways::Ways::new(plan)),
+            Box::new(places::Places::new(plan)),
             Box::new(barriers::Barriers::new(plan)),
             Box::new(approvals::Approvals::new(plan)),
             Box::new(said::Said::new(plan)),

@@ -176,7 +176,7 @@ impl Checker for Stated {
                 self.meddled.remove(knob);
                 Ok(())
             }
-            Event::Meddled { knob } => {
+            Event::Meddled { knob, .. } => {
                 self.meddled.insert(*knob);
                 Ok(())
             }

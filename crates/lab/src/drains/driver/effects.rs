@@ -1,6 +1,6 @@
 //! How effects are done, what they meet, and what is heard of them.
 
-use drain::engine::{Effect, EffectId, Ended, Event as Happening, InUse, Phase, Run};
+use drain::engine::{Effect, EffectId, Ended, Event as Happening, InUse, Left, Phase, Run};
 use drain::{KnobId, Millis, Value};
 
 use super::{Driver, Item};
@@ -159,7 +159,14 @@ impl Driver {
     /// What a look at a knob finds.
     pub(super) fn find(&self, knob: KnobId) -> Value {
         let left = self.run.as_ref().and_then(|run| run.state().knobs[knob.index()].as_ref());
-        match left.filter(|_| self.sabotage == Some(Sabotage::BlindLooks)) {
+        let is_blind = |left: &&Left| match (self.sabotage, &self.run) {
+            (Some(Sabotage::BlindLooks), _) => true,
+            (Some(Sabotage::BlindSteps), Some(run)) => {
+                run.state().task(left.task).phase.is_active()
+            }
+            _ => false,
+        };
+        match left.filter(is_blind) {
             Some(left) => left.value.clone(),
             None => self.read(knob),
         }

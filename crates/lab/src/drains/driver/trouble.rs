@@ -29,14 +29,15 @@ impl Driver {
                 let dial = self.dials[knob.index()].clone();
                 // Some knobs take no number.
                 if self.world.turn(&dial, &value).is_ok() {
-                    self.see(&Event::Meddled { knob });
+                    self.see(&Event::Meddled { knob, value: Some(&value) });
                 }
                 // Who lets new sessions in lets them stay.
                 if let Dial::Weight(service, place) = dial {
                     let sessions = Dial::Sessions(service, place);
                     let also = self.dials.iter().position(|own| *own == sessions);
-                    also.into_iter()
-                        .for_each(|at| self.see(&Event::Meddled { knob: KnobId(at as u32) }));
+                    also.into_iter().for_each(|at| {
+                        self.see(&Event::Meddled { knob: KnobId(at as u32), value: None });
+                    });
                 }
             }
             Fault::Break { knob, is_refused, until } => {

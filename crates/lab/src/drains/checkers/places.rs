@@ -1,0 +1,77 @@
+//! A step begins where its knob is: whoever moved it meanwhile made the step larger,
+//! or turned it round, and health was measured somewhere else.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use drain::engine::{Effect, Fact, Record};
+use drain::{KnobId, Millis, Plan, StageKind, Time, Value};
+
+use super::progress::Progress;
+use super::{Checker, Event};
+use crate::drains::world::Written;
+
+/// What was moved so shortly before a step nobody can have seen.
+const UNSEEN: Millis = Millis(1500);
+
+#[derive(Debug)]
+pub struct Places {
+    progress: Progress,
+    /// Knobs that somebody else moved since the run last did or saw it: when, and where to.
+    moved: BTreeMap<KnobId, (Time, Value)>,
+}
+
+impl Places {
+    pub fn new(plan: &Arc<Plan>) -> Self {
+        Places { progress: Progress::new(plan), moved: BTreeMap::new() }
+    }
+
+    fn take(&mut self, now: Time, record: &Record) -> Result<(), String> {
+        match &record.fact {
+            Fact::Issued { task, what: Effect::Write { knob, value }, .. } => {
+                let is_shift = self.progress.plan.task(*task).stages.iter().any(
+                    |stage| matches!(stage.kind, StageKind::Shift { knob: own, .. } if own == *knob),
+                );
+                let left = self.progress.task(*task).at.iter().find(|(own, _)| own == knob);
+                let left = left.map(|(_, at)| at).filter(|_| is_shift);
+                if let (Some((since, to)), Some(left)) = (self.moved.get(knob), left)
+                    && now > *since + UNSEEN
+                    && !left.is_met_by(to)
+                    && !left.is_met_by(value)
+                {
+                    return Err(format!(
+                        "{} steps to {value} from {left}, and {} is at {to}",
+                        self.progress.name(*task),
+                        self.progress.plan.knob(*knob)
+                    ));
+                }
+            }
+            Fact::Found { knob, .. } | Fact::Drifted { knob, .. } => _ = self.moved.remove(knob),
+            _ => {}
+        }
+        self.progress.take(record);
+        Ok(())
+    }
+}
+
+impl Checker for Places {
+    fn name(&self) -> &'static str {
+        "places"
+    }
+
+    fn see(&mut self, now: Time, event: &Event<'_>) -> Result<(), String> {
+        match event {
+            Event::Recorded(record) => return self.take(now, record),
+            Event::Meddled { knob, value: Some(value) } => {
+                self.moved.insert(*knob, (now, (*value).clone()));
+            }
+            Event::Performed {
+                what: Effect::Write { knob, .. },
+                written: Written::Applied,
+                ..
+            } => _ = self.moved.remove(knob),
+            _ => {}
+        }
+        Ok(())
+    }
+}
