@@ -27,6 +27,7 @@ use tokio::time::{sleep, timeout};
 
 use super::custody::{actor_of, is_authored};
 use super::instance::node_of;
+use super::planning::Turn;
 use super::verbs::Verb;
 use super::{Drains, Refused, Survey, Wanted};
 use crate::admin::connections::REQUEST_TIME_MAX;
@@ -38,8 +39,8 @@ const RUNS: u32 = 20;
 /// Entries of the audit log on one page, unless told and at the most.
 const ENTRIES: u32 = 100;
 const ENTRIES_MAX: u32 = store::AUDIT_LIMIT_MAX - 1;
-/// Pages that are made from the store at once, of one account and of all, by each
-/// of the two listeners.
+/// Pages that are made from the store at once, and as many plans, of one account and
+/// of all, by each of the two listeners.
 const PAGES_OF_ACCOUNT_MAX: usize = 2;
 const PAGES_MAX: usize = 4;
 const _: () = assert!(
@@ -58,6 +59,11 @@ type Numbered = Result<Path<u64>, PathRejection>;
 
 /// The pages that only read.
 pub fn reading(drains: Arc<Drains>) -> Router {
+    // A plan waits for runbooks and drivers most of the time, and not for the store: it has turns
+    // of its own, so that pages from the store do not wait for it.
+    let plans = Router::new()
+        .route("/v1/plans/{direction}/{datacenter}", get(plan))
+        .layer(middleware::from_fn_with_state(Turns::new(), take_turn));
     Router::new()
         .route("/v1/drains", get(list))
         .route("/v1/drains/{run}", get(show))
@@ -67,8 +73,7 @@ pub fn reading(drains: Arc<Drains>) -> Router {
         .route("/v1/audit", get(audit))
         .route("/v1/audit/verify", get(verify_audit))
         .layer(middleware::from_fn_with_state(Turns::new(), take_turn))
-        // Waits for runbooks and drivers most of the time, and not for the store.
-        .route("/v1/plans/{direction}/{datacenter}", get(plan))
+        .merge(plans)
         .method_not_allowed_fallback(crate::admin::not_that_way)
         .with_state(drains)
 }
@@ -81,8 +86,8 @@ pub fn writing(drains: Arc<Drains>) -> Router {
         .with_state(drains)
 }
 
-/// Turns to make pages from the store: runs read it, too, and must not wait for
-/// whoever asks for pages, nor one account for another.
+/// Turns to make pages from the store, or plans: runs need both, too, and must not
+/// wait for whoever asks for pages, nor one account for another.
 #[derive(Clone, Debug)]
 struct Turns {
     all: Arc<Semaphore>,
@@ -117,7 +122,7 @@ async fn take_turn(State(turns): State<Turns>, request: Request, next: Next) -> 
     match turns.take(uid).await {
         Some(_turn) => next.run(request).await,
         None => {
-            let text = "other pages are being made from the store; try again";
+            let text = "other such pages are being made; try again";
             error(StatusCode::SERVICE_UNAVAILABLE, text)
         }
     }
@@ -241,9 +246,9 @@ async fn plan(
             return misread(rejection.body_text(), accepted);
         }
     };
-    match drains.plan(&datacenter, direction).await {
+    match drains.plan(&datacenter, direction, Turn::Page).await {
         Ok(plan) => {
-            let Survey { foresight, problems, warnings } = drains.survey(&plan).await;
+            let Survey { foresight, problems, warnings } = drains.survey(&plan, Turn::Page).await;
             let found = json!({
                 "plan": plan, "foresight": foresight, "problems": problems, "warnings": warnings,
             });

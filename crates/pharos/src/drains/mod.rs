@@ -43,7 +43,7 @@ use drivers::Drivers;
 use health::{Credentials, Endpoint, Health, Prometheus, Scraper, ScraperSettings, Target};
 use jiff::tz::TimeZone;
 use store::{AuditKey, Filter, NewRun, PublicKey, RunId, Store};
-use tokio::sync::{Semaphore, oneshot, watch as watching};
+use tokio::sync::{oneshot, watch as watching};
 use tokio::time::{Instant, sleep};
 
 pub use executor::Handle;
@@ -61,6 +61,7 @@ use executor::{Message, World};
 use instance::Instance;
 use ledger::direction_name;
 use notify::Channels;
+use planning::{Readings, Turn};
 use status::{NeedKind, Unseen};
 use supervision::{Panicked, keep_going};
 use tenure::LEASE_MS;
@@ -119,8 +120,7 @@ impl HealthConfig {
 pub struct Drains {
     instance: Instance,
     runbooks: PathBuf,
-    /// One reading of runbooks at a time.
-    readings: Arc<Semaphore>,
+    readings: Readings,
     world: World,
     /// There is no Prometheus: queries are answered here.
     is_alone: bool,
@@ -219,7 +219,7 @@ impl Drains {
         let drains = Arc::new(Drains {
             instance,
             runbooks: config.runbooks,
-            readings: Arc::new(Semaphore::new(1)),
+            readings: Readings::default(),
             world: World {
                 store: store.clone(),
                 drivers: Arc::new(drivers),
@@ -309,8 +309,8 @@ impl Drains {
             .map_err(|refusal| Refused::Conflict(refusal.to_string()))?;
         self.end_put_back(&wanted).await;
         self.refuse_beside_open(&wanted.datacenter).await?;
-        let mut plan = self.plan(&wanted.datacenter, wanted.direction).await?;
-        let survey = self.survey(&plan).await;
+        let mut plan = self.plan(&wanted.datacenter, wanted.direction, Turn::Run).await?;
+        let survey = self.survey(&plan, Turn::Run).await;
         // Better half of a drain than none when a datacenter burns: what cannot be done is then
         // seen at its task.
         if !survey.problems.is_empty() && wanted.mode == Mode::Drill {

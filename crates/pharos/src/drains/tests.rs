@@ -119,13 +119,43 @@ async fn runbooks_that_take_long_hold_nothing_else() {
         std::fs::OpenOptions::new().write(true).open(runbooks).map(drop)
     });
     let began = Instant::now();
-    let plan = drains.plan("east", Direction::Drain);
+    let plan = drains.plan("east", Direction::Drain, Turn::Run);
     assert!(tokio::time::timeout(Duration::from_millis(100), plan).await.is_err());
     assert!(began.elapsed() < Duration::from_millis(900), "{:?}", began.elapsed());
     // The next waits for its turn, and finds a pipe that ends at once.
-    let plan = drains.plan("east", Direction::Drain);
+    let plan = drains.plan("east", Direction::Drain, Turn::Run);
     assert!(tokio::time::timeout(Duration::from_millis(100), plan).await.is_err());
     writer.join().unwrap().unwrap();
+}
+
+/// Clients that asked for plans kept a restore from beginning for as long as they
+/// liked.
+#[tokio::test]
+async fn a_run_that_a_person_begins_does_not_wait_behind_pages() {
+    let home = tempfile::tempdir().unwrap();
+    let drains = start(home.path()).await;
+    let (release, is_released) = std::sync::mpsc::channel::<()>();
+    let own = drains.clone();
+    let work = move || is_released.recv().is_err();
+    let slow = tokio::spawn(async move { own.apart(Turn::Page, work).await });
+    until(async || drains.readings.of(Turn::Page).available_permits() == 0).await;
+    let flood: Vec<_> = (0..40)
+        .map(|_| {
+            let own = drains.clone();
+            tokio::spawn(
+                async move { own.plan("east", Direction::Drain, Turn::Page).await.is_ok() },
+            )
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    let begun = tokio::time::timeout(Duration::from_secs(20), begin(&drains)).await;
+    assert!(begun.is_ok(), "it waits for pages");
+    assert!(flood.iter().all(|page| !page.is_finished()), "pages take turns");
+    drop(release);
+    slow.await.unwrap().unwrap();
+    for page in flood {
+        assert!(page.await.unwrap());
+    }
 }
 
 #[tokio::test]
@@ -430,7 +460,7 @@ async fn whoever_does_not_drive_a_run_tells_of_it_too() {
 async fn an_unknown_datacenter_is_unknown() {
     let home = tempfile::tempdir().unwrap();
     let drains = start(home.path()).await;
-    let refused = drains.plan("north", Direction::Drain).await.unwrap_err();
+    let refused = drains.plan("north", Direction::Drain, Turn::Run).await.unwrap_err();
     assert!(matches!(refused, Refused::Unknown(_)), "{refused:?}");
     assert!(refused.to_string().ends_with("accepted: east"), "{refused}");
 }
@@ -443,9 +473,9 @@ async fn a_restore_is_planned_although_the_runbooks_of_others_have_errors() {
     std::fs::write(runbooks.join("notes.yaml"), "call bob\n").unwrap();
     std::os::unix::fs::symlink("/no/such/file", runbooks.join("gone.yaml")).unwrap();
     std::fs::write(runbooks.join("latin.yaml"), b"\xff").unwrap();
-    assert!(drains.plan("east", Direction::Drain).await.is_err());
-    let plan = drains.plan("east", Direction::Restore).await.unwrap();
-    let warnings = drains.survey(&plan).await.warnings;
+    assert!(drains.plan("east", Direction::Drain, Turn::Run).await.is_err());
+    let plan = drains.plan("east", Direction::Restore, Turn::Run).await.unwrap();
+    let warnings = drains.survey(&plan, Turn::Run).await.warnings;
     let left_out = |name: &str| {
         let start = "left out, a restore does without: ";
         warnings.iter().any(|own| own.starts_with(start) && own.contains(name))

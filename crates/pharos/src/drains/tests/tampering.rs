@@ -265,7 +265,7 @@ async fn an_original_that_cannot_be_read_is_the_matter_of_its_knob_alone() {
     let drains = drained(home.path(), "on").await;
     let sql = "INSERT INTO originals VALUES ('west', 'files:west', 'garbage', 1)";
     tamper(home.path(), sql.into()).await;
-    drains.plan("east", Direction::Drain).await.unwrap();
+    drains.plan("east", Direction::Drain, Turn::Run).await.unwrap();
     let (run, warnings) = restore(&drains, Mode::Drill).await.unwrap();
     is_over(&drains, run).await;
     assert_eq!(std::fs::read_to_string(home.path().join("switch")).unwrap(), "on");
