@@ -544,6 +544,36 @@ mod tests {
     use super::*;
 
     /// 60 verifications of the audit log at once stopped a restore for as long as
+    #[test]
+    fn a_field_that_a_verb_does_not_have_is_refused() {
+        for verb in [
+            json!({ "verb": "pause" }),
+            json!({ "verb": "resume" }),
+            json!({ "verb": "skip", "task": "web.ask" }),
+            json!({ "verb": "stop", "task": "web.ask" }),
+            json!({ "verb": "retry", "task": "web.ask" }),
+            json!({ "verb": "override", "condition": "errors" }),
+            json!({ "verb": "accelerate" }),
+            json!({ "verb": "approve", "task": "web.ask" }),
+            json!({ "verb": "mode", "mode": "drill" }),
+            json!({ "verb": "waive" }),
+            json!({ "verb": "abort", "how": "hold" }),
+        ] {
+            let said = |field: &str| {
+                let mut said = verb.clone();
+                said["reason"] = "works".into();
+                said[field] = "x".into();
+                serde_json::from_value::<Say>(said)
+            };
+            assert!(said("by").is_ok(), "{verb}");
+            let refused = said("datacenter").unwrap_err().to_string();
+            assert!(refused.starts_with("unknown field `datacenter`"), "{verb}: {refused}");
+        }
+        let waive = json!({ "verb": "waive", "task": "web.ask" });
+        let refused = serde_json::from_value::<Say>(waive).unwrap_err().to_string();
+        assert!(refused.starts_with("unknown field `task`, there are no fields"), "{refused}");
+    }
+
     /// they were repeated.
     #[tokio::test(start_paused = true)]
     async fn pages_leave_connections_of_the_store_to_runs_and_to_other_accounts() {

@@ -346,8 +346,7 @@ impl Drains {
         if let Some(own) = self.unreadable().get(&open.id) {
             return Err(Refused::Conflict(own.refusal(open.id)));
         }
-        let error = store::Error::Open { datacenter: datacenter.to_owned(), run: open.id };
-        Err(Refused::Conflict(error.to_string()))
+        Err(Refused::Conflict(self.beside(&open)))
     }
 
     /// Opens a run of a plan and drives it.
@@ -379,13 +378,17 @@ impl Drains {
         let _takes = self.takes.lock().await;
         let until = self.world.lease_clock.now() + LEASE_MS;
         let begun = self.world.store.begin_run(new, holder, until, &first).await;
-        let lease = begun.map_err(|error| match error {
-            store::Error::Open { run, .. } => match self.unreadable().get(&run) {
-                Some(own) => Refused::Conflict(own.refusal(run)),
-                None => Refused::Conflict(error.to_string()),
-            },
-            other => other.into(),
-        })?;
+        let lease = match begun {
+            Ok(lease) => lease,
+            Err(store::Error::Open { run, .. }) => {
+                self.refuse_beside_open(&datacenter).await?;
+                // It has ended since.
+                let why =
+                    format!("run {run} on {datacenter} had not ended; accepted: the same now");
+                return Err(Refused::Conflict(why));
+            }
+            Err(other) => return Err(other.into()),
+        };
         let id = lease.run;
         tracing::info!(run = %id, datacenter, by = actor, reason, "begun: {direction}");
         self.drive(run, lease);
@@ -470,7 +473,10 @@ impl Drains {
         Err(Refused::Conflict(match (&run.outcome, self.panic_of(id)) {
             (Some(outcome), _) => format!("run {id} is over: {outcome}"),
             (None, Some(why)) => format!("run {id} stands still: {why}"),
-            (None, None) => format!("run {id} is {}", self.driver(&run)),
+            (None, None) => {
+                let (driver, place) = (self.driver(&run), self.place_to_ask(&run));
+                format!("run {id} is {driver}; accepted: the same{place}")
+            }
         }))
     }
 

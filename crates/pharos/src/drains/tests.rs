@@ -249,6 +249,38 @@ async fn a_server_of_the_same_name_waits_for_a_lease_whose_holder_may_live() {
 }
 
 #[tokio::test]
+async fn a_server_that_does_not_drive_a_run_says_which_one_does() {
+    let home = tempfile::tempdir().unwrap();
+    let first = start_as("one", home.path()).await;
+    let run = begin(&first).await;
+    let second = start_as("two", home.path()).await;
+    let refused = say(&second, run, Verb::Pause { task: None }).await.unwrap_err().to_string();
+    let expected = "run 1 is driven by one; accepted: the same on the control socket of one";
+    assert_eq!(refused, expected);
+    let refusal = async |drains: &Arc<Drains>| {
+        drains.refuse_beside_open("east").await.unwrap_err().to_string()
+    };
+    assert_eq!(
+        refusal(&first).await,
+        "run 1 on east has not ended, and is driven here; accepted: `pharos abort --run 1 --reason \
+         …`, or the same when the run has ended"
+    );
+    assert_eq!(
+        refusal(&second).await,
+        "run 1 on east has not ended, and is driven by one; accepted: `pharos abort --run 1 \
+         --reason …` on the control socket of one, or the same when the run has ended"
+    );
+    let keeper = Actor::automatic(vigil::KEEPER).to_string();
+    let put_back = store::Run { actor: keeper, ..first.find(run).await.unwrap() };
+    assert_eq!(
+        second.beside(&put_back),
+        "run 1 on east has not ended, and is driven by one; accepted: the same on the control \
+         socket of one, where that run, which puts knobs back (keep_drained), gives way to one \
+         that a person begins"
+    );
+}
+
+#[tokio::test]
 async fn a_server_started_again_takes_its_runs_up_at_once() {
     let home = tempfile::tempdir().unwrap();
     let store = home.path().join("drain.db");
@@ -284,7 +316,7 @@ async fn one_uid_is_one_person_whatever_is_typed() {
     let run = begin(&drains).await;
     let waive = async |uid: u32, typed: &str| {
         let by = user(uid).commented(Some(typed));
-        let said = drains.say(run, by, "both burn".into(), &Verb::Waive).await;
+        let said = drains.say(run, by, "both burn".into(), &Verb::Waive {}).await;
         said.map_err(|no| no.to_string())
     };
     assert_eq!(waive(1000, "ann").await, Ok(()));

@@ -186,9 +186,9 @@ async fn a_drain_is_refused_while_an_aborted_one_has_emptied_the_other_datacente
     let held = status.wait_for(|status| status.tasks[0].hold.is_some()).await.unwrap().clone();
     let why = &held.tasks[0].hold.as_ref().unwrap().why;
     assert!(why.contains("serving_min is 1") && why.contains("run 1"), "{why}");
-    site.say(second, "ann", Verb::Waive).await;
+    site.say(second, "ann", Verb::Waive {}).await;
     assert_eq!(site.weight("west"), 1.0);
-    site.say(second, "bob", Verb::Waive).await;
+    site.say(second, "bob", Verb::Waive {}).await;
     until(async || site.weight("west") == 0.0).await;
 }
 
@@ -261,8 +261,8 @@ async fn a_restore_is_accepted_while_everything_is_down() {
         };
         let (run, _) = site.drains.begin(wanted).await.unwrap();
         if datacenter == "west" {
-            site.say(run, "ann", Verb::Waive).await;
-            site.say(run, "bob", Verb::Waive).await;
+            site.say(run, "ann", Verb::Waive {}).await;
+            site.say(run, "bob", Verb::Waive {}).await;
         }
         assert_eq!(site.over(run).await, Some(RunOutcome::Completed));
     }

@@ -25,7 +25,7 @@ async fn run_that_waits(home: &Path) -> RunId {
 }
 
 async fn waive(drains: &Drains, run: RunId, uid: u32) -> Result<(), Refused> {
-    drains.say(run, user(uid), "both burn".into(), &Verb::Waive).await
+    drains.say(run, user(uid), "both burn".into(), &Verb::Waive {}).await
 }
 
 /// Adds a record that nobody wrote: the last one, by another user.
