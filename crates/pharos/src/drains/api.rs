@@ -25,7 +25,7 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
-use super::custody::{actor_of, is_authored};
+use super::custody::{actor_of, meaning_of};
 use super::instance::node_of;
 use super::planning::Turn;
 use super::verbs::Verb;
@@ -509,6 +509,7 @@ pub(super) fn verdict_view(verdict: &store::Verdict) -> serde_json::Value {
             json!({
                 "verified": true, "entries": proof.head.entries, "head": proof.head.to_string(),
                 "unsigned": proof.unsigned, "signed": signed, "known": proof.known,
+                "runs_without_plan": proof.runs_without_plan,
             })
         }
         store::Verdict::Mismatched { proof, why } => json!({
@@ -533,7 +534,7 @@ async fn verify_audit(
         keys: vec![drains.audit_key().clone()],
         heads: remembered.into_iter().map(known).collect(),
     };
-    match drains.store().verify_audit(&trust, is_authored).await {
+    match drains.store().verify_audit(&trust, meaning_of).await {
         Ok(verdict) => Json(verdict_view(&verdict)).into_response(),
         Err(failed) => Refused::from(failed).into_response(),
     }
@@ -543,7 +544,6 @@ async fn verify_audit(
 mod tests {
     use super::*;
 
-    /// 60 verifications of the audit log at once stopped a restore for as long as
     #[test]
     fn a_field_that_a_verb_does_not_have_is_refused() {
         for verb in [
@@ -574,6 +574,7 @@ mod tests {
         assert!(refused.starts_with("unknown field `task`, there are no fields"), "{refused}");
     }
 
+    /// 60 verifications of the audit log at once stopped a restore for as long as
     /// they were repeated.
     #[tokio::test(start_paused = true)]
     async fn pages_leave_connections_of_the_store_to_runs_and_to_other_accounts() {

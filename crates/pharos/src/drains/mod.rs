@@ -372,7 +372,7 @@ impl Drains {
             at: now.0,
         };
         let (run, first) = Run::open(plan.into(), by, reason, mode, now);
-        let first = ledger::step(&run, &first);
+        let first = ledger::first_step(&run, &first, &json);
         let holder = self.instance.holder();
         // Until it is driven: it is in the store before, for all to take up.
         let _takes = self.takes.lock().await;
