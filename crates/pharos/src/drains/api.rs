@@ -39,10 +39,17 @@ const RUNS: u32 = 20;
 /// Entries of the audit log on one page, unless told and at the most.
 const ENTRIES: u32 = 100;
 const ENTRIES_MAX: u32 = store::AUDIT_LIMIT_MAX - 1;
-/// Pages that are made from the store at once, and as many plans, of one account and
-/// of all, by each of the two listeners.
+/// Pages that are made from the store at once, of one account and of all, by each
+/// of the two listeners.
 const PAGES_OF_ACCOUNT_MAX: usize = 2;
 const PAGES_MAX: usize = 4;
+/// Plans that are made at once, in the same way: each reads all knobs, which may be a
+/// process for each.
+const PLANS_OF_ACCOUNT_MAX: usize = 1;
+const PLANS_MAX: usize = 2;
+/// Runs that one account begins at once; the others wait. Their plans are made one
+/// after the other, and nobody else should wait for all of them.
+const BEGINS_OF_ACCOUNT_MAX: usize = 4;
 const _: () = assert!(
     PAGES_OF_ACCOUNT_MAX + PAGES_MAX + 4 <= store::READERS_MAX as usize,
     "there are connections to the store that no page takes"
@@ -63,7 +70,7 @@ pub fn reading(drains: Arc<Drains>) -> Router {
     // of its own, so that pages from the store do not wait for it.
     let plans = Router::new()
         .route("/v1/plans/{direction}/{datacenter}", get(plan))
-        .layer(middleware::from_fn_with_state(Turns::new(), take_turn));
+        .layer(middleware::from_fn_with_state(Turns::of_plans(), take_turn));
     Router::new()
         .route("/v1/drains", get(list))
         .route("/v1/drains/{run}", get(show))
@@ -72,7 +79,7 @@ pub fn reading(drains: Arc<Drains>) -> Router {
         .route("/v1/drains/{run}/report.html", get(report_page))
         .route("/v1/audit", get(audit))
         .route("/v1/audit/verify", get(verify_audit))
-        .layer(middleware::from_fn_with_state(Turns::new(), take_turn))
+        .layer(middleware::from_fn_with_state(Turns::of_pages(), take_turn))
         .merge(plans)
         .method_not_allowed_fallback(crate::admin::not_that_way)
         .with_state(drains)
@@ -82,8 +89,40 @@ pub fn reading(drains: Arc<Drains>) -> Router {
 pub fn writing(drains: Arc<Drains>) -> Router {
     Router::new()
         .route("/v1/drains", post(begin))
+        .layer(middleware::from_fn_with_state(Begins::default(), take_begin))
         .route("/v1/drains/{run}/say", post(say))
         .with_state(drains)
+}
+
+/// Turns of accounts, by uid; over TCP there is none.
+#[derive(Clone, Debug, Default)]
+struct Accounts(Arc<Mutex<BTreeMap<Option<u32>, Arc<Semaphore>>>>);
+
+impl Accounts {
+    /// The turns of an account, of which there are `max`.
+    fn of(&self, uid: Option<u32>, max: usize) -> Arc<Semaphore> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever has a turn, or waits for one, keeps it here.
+        all.retain(|_, own| Arc::strong_count(own) > 1);
+        all.entry(uid).or_insert_with(|| Arc::new(Semaphore::new(max))).clone()
+    }
+}
+
+/// Turns to begin runs.
+#[derive(Clone, Debug, Default)]
+struct Begins(Accounts);
+
+impl Begins {
+    /// Waits for a turn of an account, for as long as its client does.
+    async fn take(&self, uid: Option<u32>) -> Option<OwnedSemaphorePermit> {
+        self.0.of(uid, BEGINS_OF_ACCOUNT_MAX).acquire_owned().await.ok()
+    }
+}
+
+async fn take_begin(State(begins): State<Begins>, request: Request, next: Next) -> Response {
+    let uid = request.extensions().get::<Peer>().map(|peer| peer.uid);
+    let _turn = begins.take(uid).await;
+    next.run(request).await
 }
 
 /// Turns to make pages from the store, or plans: runs need both, too, and must not
@@ -91,24 +130,27 @@ pub fn writing(drains: Arc<Drains>) -> Router {
 #[derive(Clone, Debug)]
 struct Turns {
     all: Arc<Semaphore>,
-    /// By uid; over TCP there is none.
-    of_accounts: Arc<Mutex<BTreeMap<Option<u32>, Arc<Semaphore>>>>,
+    of_accounts: Accounts,
+    of_account_max: usize,
 }
 
 impl Turns {
-    fn new() -> Turns {
-        Turns { all: Arc::new(Semaphore::new(PAGES_MAX)), of_accounts: Arc::default() }
+    fn of_pages() -> Turns {
+        Turns::new(PAGES_MAX, PAGES_OF_ACCOUNT_MAX)
+    }
+
+    fn of_plans() -> Turns {
+        Turns::new(PLANS_MAX, PLANS_OF_ACCOUNT_MAX)
+    }
+
+    fn new(max: usize, of_account_max: usize) -> Turns {
+        let all = Arc::new(Semaphore::new(max));
+        Turns { all, of_accounts: Accounts::default(), of_account_max }
     }
 
     /// Waits for a turn of an account.
     async fn take(&self, uid: Option<u32>) -> Option<[OwnedSemaphorePermit; 2]> {
-        let own = {
-            let mut all = self.of_accounts.lock().unwrap_or_else(PoisonError::into_inner);
-            // Whoever has a turn, or waits for one, keeps it here.
-            all.retain(|_, own| Arc::strong_count(own) > 1);
-            let new = || Arc::new(Semaphore::new(PAGES_OF_ACCOUNT_MAX));
-            all.entry(uid).or_insert_with(new).clone()
-        };
+        let own = self.of_accounts.of(uid, self.of_account_max);
         let taken = async {
             let own = own.acquire_owned().await.ok()?;
             Some([own, self.all.clone().acquire_owned().await.ok()?])
@@ -544,6 +586,30 @@ async fn verify_audit(
 mod tests {
     use super::*;
 
+    #[tokio::test(start_paused = true)]
+    async fn plans_are_made_one_at_a_time_for_an_account() {
+        let turns = Turns::of_plans();
+        let held = turns.take(None).await.unwrap();
+        assert!(turns.take(None).await.is_none(), "not in time");
+        assert!(turns.take(Some(1000)).await.is_some());
+        drop(held);
+        assert!(turns.take(None).await.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn runs_that_one_account_begins_do_not_keep_another_account_waiting() {
+        let begins = Begins::default();
+        let mut held = Vec::new();
+        for _ in 0..BEGINS_OF_ACCOUNT_MAX {
+            held.push(begins.take(Some(1000)).await.unwrap());
+        }
+        let next = timeout(REQUEST_TIME_MAX, begins.take(Some(1000)));
+        assert!(next.await.is_err(), "it waits for its own");
+        assert!(begins.take(Some(1001)).await.is_some());
+        held.pop();
+        assert!(begins.take(Some(1000)).await.is_some());
+    }
+
     #[test]
     fn a_field_that_a_verb_does_not_have_is_refused() {
         for verb in [
@@ -578,7 +644,7 @@ mod tests {
     /// they were repeated.
     #[tokio::test(start_paused = true)]
     async fn pages_leave_connections_of_the_store_to_runs_and_to_other_accounts() {
-        let turns = Turns::new();
+        let turns = Turns::of_pages();
         let mut held = Vec::new();
         for uid in [Some(1000), Some(1001)] {
             for _ in 0..PAGES_OF_ACCOUNT_MAX {
@@ -591,6 +657,6 @@ mod tests {
         held.push(turns.take(Some(1002)).await.unwrap());
         held.clear();
         assert!(turns.take(Some(1000)).await.is_some());
-        assert_eq!(turns.of_accounts.lock().unwrap().len(), 1);
+        assert_eq!(turns.of_accounts.0.lock().unwrap().len(), 1);
     }
 }
