@@ -10,7 +10,7 @@ use sqlx::{Connection, Row};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::chain::{Digest, Link};
-use crate::custody::{Authored, compare_records};
+use crate::custody::{Compared, Interpret, compare_runs};
 use crate::error::{Error, Result, bounded, signed};
 use crate::key::{AuditKey, KeyId, PublicKey, SentHead, Signature};
 use crate::open::Store;
@@ -101,7 +101,8 @@ pub enum Verdict {
         at: u64,
         why: String,
     },
-    /// The log is as it was, but the records of runs do not say the same.
+    /// The log is as it was, but the records, rows or plans of runs do not say the
+    /// same.
     Mismatched {
         proof: Proof,
         /// The first ones, each with its run.
@@ -120,6 +121,8 @@ pub struct Proof {
     pub signed: Vec<SignedPart>,
     /// The last entry whose head was known from elsewhere.
     pub known: u64,
+    /// Runs that an older Pharos opened without the digest of their plan.
+    pub runs_without_plan: u64,
 }
 
 /// Entries in a row that one key signed.
@@ -183,30 +186,35 @@ impl Store {
 
     /// Makes every digest again and verifies every signature. A log whose end
     /// was cut off is whole in itself: only a head that is known from elsewhere
-    /// shows it. Records of runs that are `authored` are compared with it.
-    pub async fn verify_audit(&self, trust: &Trust, authored: Authored) -> Result<Verdict> {
+    /// shows it. Records, rows and plans of runs are compared with it.
+    pub async fn verify_audit(&self, trust: &Trust, interpret: Interpret) -> Result<Verdict> {
         // One transaction: what is added meanwhile is not looked at.
         let mut reader = self.readers.begin().await.map_err(reading)?;
-        verify(&mut reader, trust, authored).await
+        verify(&mut reader, trust, interpret).await
     }
 }
 
 /// Verifies the log in a file that no server needs to have open, without a
 /// change to it.
-pub async fn verify_audit_file(path: &Path, trust: &Trust, authored: Authored) -> Result<Verdict> {
+pub async fn verify_audit_file(
+    path: &Path,
+    trust: &Trust,
+    interpret: Interpret,
+) -> Result<Verdict> {
     let mut connection = crate::open::connect_to_read(path).await?;
     let mut transaction = connection.begin().await.map_err(reading)?;
-    verify(&mut transaction, trust, authored).await
+    verify(&mut transaction, trust, interpret).await
 }
 
 async fn verify(
     reader: &mut SqliteConnection,
     trust: &Trust,
-    authored: Authored,
+    interpret: Interpret,
 ) -> Result<Verdict> {
     let verdict = verify_log(reader, trust).await?;
-    let Verdict::Verified(proof) = verdict else { return Ok(verdict) };
-    let why = compare_records(reader, authored).await?;
+    let Verdict::Verified(mut proof) = verdict else { return Ok(verdict) };
+    let Compared { why, without_plan } = compare_runs(reader, interpret).await?;
+    proof.runs_without_plan = without_plan;
     Ok(match why.is_empty() {
         true => Verdict::Verified(proof),
         false => Verdict::Mismatched { proof, why },
@@ -256,7 +264,13 @@ impl<'t> Verifier<'t> {
             let from = format!("the file of key {}, from when it was made", key.id());
             known.entry(key.since.entries).or_default().push((key.since.digest, from));
         }
-        let proof = Proof { head: Head::genesis(), unsigned: 0, signed: Vec::new(), known: 0 };
+        let proof = Proof {
+            head: Head::genesis(),
+            unsigned: 0,
+            signed: Vec::new(),
+            known: 0,
+            runs_without_plan: 0,
+        };
         Verifier { trust, known, proof }
     }
 

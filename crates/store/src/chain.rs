@@ -33,6 +33,11 @@ impl Digest {
         Digest(Sha256::digest(GENESIS).into())
     }
 
+    /// Of any bytes.
+    pub fn of(bytes: &[u8]) -> Digest {
+        Digest(Sha256::digest(bytes).into())
+    }
+
     /// The digest of an entry that follows the one with this digest.
     ///
     /// Numbers are eight octets, the highest first; texts follow their length,

@@ -3,9 +3,12 @@
 //! What people do to a run is written twice, in one transaction: as a record,
 //! from which the run goes on, and as an entry of the audit log, which is signed.
 //! Whoever can write the file, and has no key, can put a record there, and no
-//! entry. So a record with an author counts only beside its entry.
+//! entry. So a record with an author counts only beside its entry. The entry that
+//! opens a run has the digest of its plan, and who began what and why: the plan and
+//! the row of the run must be those.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use futures_util::TryStreamExt;
 use sha2::{Digest as _, Sha256};
@@ -17,11 +20,31 @@ use crate::chain::Digest;
 use crate::error::{Error, Result, signed};
 use crate::key::PublicKey;
 use crate::open::Store;
-use crate::runs::{RunId, reading};
+use crate::runs::{Run, RunId, all_runs, reading};
 
-/// Whether a record is something that somebody did. This crate does not know
-/// what records mean.
-pub type Authored = fn(&str) -> bool;
+/// What the JSON of a record or of an audit entry says of its run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    /// Somebody began the run, of a plan with this digest. Older Pharos wrote none.
+    Opened { plan: Option<Digest> },
+    /// Somebody did something to it.
+    Said,
+    /// It ended.
+    Closed { outcome: String },
+    /// Something else, or nothing that can be read.
+    Other,
+}
+
+impl Meaning {
+    /// Whether it is something that somebody did.
+    pub fn is_authored(&self) -> bool {
+        matches!(self, Meaning::Opened { .. } | Meaning::Said)
+    }
+}
+
+/// Reads the JSON of a record or of an audit entry. This crate does not know what
+/// it means.
+pub type Interpret = fn(&str) -> Meaning;
 
 /// Differences that are told.
 const TOLD_MAX: usize = 20;
@@ -132,42 +155,197 @@ async fn walk(reader: &mut SqliteConnection, from: Head, known: Head) -> Result<
     Ok(())
 }
 
-/// The texts of one run, by their numbers.
-#[derive(Default)]
-struct Sides {
-    entries: Vec<(u64, [u8; 32])>,
-    records: Vec<(u64, [u8; 32])>,
+/// The action of the audit entry that opens a run.
+pub fn opening_action(direction: &str, datacenter: &str) -> String {
+    format!("{direction} {datacenter}")
 }
 
-/// What is on one side only, of all runs, for people. Inside one transaction:
-/// both sides are written in one.
-pub(crate) async fn compare_records(
+/// How the row of a run differs from the signed entry that opens it, if it does.
+pub fn row_misfit(run: &Run, opening: &AuditEntry) -> Option<String> {
+    let (id, seq) = (run.id, opening.seq);
+    let differs = |what: &str, row: &dyn fmt::Display, signed: &dyn fmt::Display| {
+        Some(format!(
+            "run {id} was begun {what} `{row}` by the table of runs, and {what} `{signed}` by \
+             audit entry {seq}: the table was changed by something else than Pharos"
+        ))
+    };
+    let action = opening_action(&run.direction, &run.datacenter);
+    if run.actor != opening.actor {
+        differs("by", &run.actor, &opening.actor)
+    } else if action != opening.action {
+        differs("as", &action, &opening.action)
+    } else if run.reason != opening.reason {
+        differs("for", &run.reason, &opening.reason)
+    } else if run.created_at != opening.at {
+        differs("at", &run.created_at, &opening.at)
+    } else {
+        None
+    }
+}
+
+/// Why a plan is not the one that the entry `seq` opens its run with, if so.
+/// `plan` is the digest of what the store has, if it has anything.
+pub fn plan_misfit(run: RunId, seq: u64, signed: Digest, plan: Option<Digest>) -> Option<String> {
+    if plan == Some(signed) {
+        return None;
+    }
+    let found = plan.map_or("it is missing".to_owned(), |plan| format!("its digest is {plan}"));
+    Some(format!(
+        "the plan of run {run} is not the one that audit entry {seq} opens it with: {found}, not \
+         {signed}; it was changed by something else than Pharos"
+    ))
+}
+
+/// What there is of one run.
+#[derive(Default)]
+struct Sides {
+    /// The texts that have an author, by their numbers.
+    entries: Vec<(u64, [u8; 32])>,
+    records: Vec<(u64, [u8; 32])>,
+    /// The entry that opens the run, and the digest of its plan.
+    opening: Option<(AuditEntry, Option<Digest>)>,
+    /// How it ended, by an audit entry, and by a record.
+    closed_in_log: Option<String>,
+    closed: Option<String>,
+    row: Option<Run>,
+}
+
+/// What was found between the log and the runs.
+#[derive(Debug, Default)]
+pub(crate) struct Compared {
+    /// Differences, for people: the first ones.
+    pub why: Vec<String>,
+    /// Runs whose entry has no digest of their plan.
+    pub without_plan: u64,
+}
+
+/// Compares the log with records, rows and plans of all runs. Inside one
+/// transaction: all of them are written in one.
+pub(crate) async fn compare_runs(
     reader: &mut SqliteConnection,
-    authored: Authored,
-) -> Result<Vec<String>> {
-    const ENTRIES: &str = "SELECT run, seq, json FROM audit WHERE run IS NOT NULL ORDER BY seq";
-    const RECORDS: &str = "SELECT run, seq, json FROM records ORDER BY run, seq";
-    let mut runs = BTreeMap::<u64, Sides>::new();
-    for (run, seq, digest) in authored_of(reader, ENTRIES, authored).await? {
-        runs.entry(run).or_default().entries.push((seq, digest));
-    }
-    for (run, seq, digest) in authored_of(reader, RECORDS, authored).await? {
-        runs.entry(run).or_default().records.push((seq, digest));
-    }
-    let mut told = Vec::new();
-    let mut more = 0;
-    for (run, Sides { entries, records }) in runs {
-        for own in unmatched(&entries, &records) {
-            match told.len() < TOLD_MAX {
-                true => told.push(describe(run, own)),
+    interpret: Interpret,
+) -> Result<Compared> {
+    let runs = collect(reader, interpret).await?;
+    let (mut compared, mut more) = (Compared::default(), 0);
+    for (run, sides) in &runs {
+        let mut why: Vec<String> = unmatched(&sides.entries, &sides.records)
+            .into_iter()
+            .map(|own| describe(*run, own))
+            .collect();
+        why.extend(row_differences(*run, sides));
+        match &sides.opening {
+            Some((entry, Some(signed))) => {
+                let plan = plan_digest(reader, *run).await?;
+                why.extend(plan_misfit(RunId(*run), entry.seq, *signed, plan));
+            }
+            Some((_, None)) => compared.without_plan += 1,
+            None => {}
+        }
+        for own in why {
+            match compared.why.len() < TOLD_MAX {
+                true => compared.why.push(own),
                 false => more += 1,
             }
         }
     }
     if more > 0 {
-        told.push(format!("and {more} more"));
+        compared.why.push(format!("and {more} more"));
     }
-    Ok(told)
+    Ok(compared)
+}
+
+async fn collect(
+    reader: &mut SqliteConnection,
+    interpret: Interpret,
+) -> Result<BTreeMap<u64, Sides>> {
+    let mut runs = BTreeMap::<u64, Sides>::new();
+    let mut entries =
+        sqlx::query("SELECT * FROM audit WHERE run IS NOT NULL ORDER BY seq").fetch(&mut *reader);
+    while let Some(row) = entries.try_next().await.map_err(reading)? {
+        let entry = read(&row)?;
+        let sides = runs.entry(entry.run.map_or(0, |run| run.0)).or_default();
+        let meaning = interpret(&entry.json);
+        if meaning.is_authored() {
+            sides.entries.push((entry.seq, Sha256::digest(&entry.json).into()));
+        }
+        match meaning {
+            Meaning::Opened { plan } if sides.opening.is_none() => {
+                sides.opening = Some((entry, plan));
+            }
+            Meaning::Closed { outcome } => sides.closed_in_log = Some(outcome),
+            _ => {}
+        }
+    }
+    drop(entries);
+    let mut records =
+        sqlx::query("SELECT run, seq, json FROM records ORDER BY run, seq").fetch(&mut *reader);
+    while let Some(row) = records.try_next().await.map_err(reading)? {
+        let number = |column| row.try_get::<i64, _>(column).map_err(reading);
+        // What is no text says nothing; the other side is then alone.
+        let Ok(json) = row.try_get::<String, _>("json") else { continue };
+        let meaning = interpret(&json);
+        if meaning == Meaning::Other {
+            continue;
+        }
+        let sides = runs.entry(number("run")? as u64).or_default();
+        if meaning.is_authored() {
+            sides.records.push((number("seq")? as u64, Sha256::digest(&json).into()));
+        }
+        if let Meaning::Closed { outcome } = meaning {
+            sides.closed = Some(outcome);
+        }
+    }
+    drop(records);
+    for row in all_runs(reader).await? {
+        let run = row.id.0;
+        runs.entry(run).or_default().row = Some(row);
+    }
+    Ok(runs)
+}
+
+/// Where what `history` shows of a run is not what else is written of it. How a run
+/// ended is in its last record, which nobody signs, or in the audit log if a person
+/// closed it unread.
+fn row_differences(run: u64, sides: &Sides) -> Vec<String> {
+    let mut why = Vec::new();
+    match (&sides.opening, &sides.row) {
+        (Some((opening, _)), Some(row)) => why.extend(row_misfit(row, opening)),
+        (Some((opening, _)), None) => why.push(format!(
+            "audit entry {} opens run {run}, which is not in the table of runs: it was taken out \
+             by something else than Pharos",
+            opening.seq
+        )),
+        (None, Some(_)) => why.push(format!(
+            "run {run} is in the table of runs, and no audit entry opens it: it was put there by \
+             something else than Pharos"
+        )),
+        (None, None) => {}
+    }
+    // One that was cut off at its very end is ended when it is taken up.
+    let Some(outcome) = sides.row.as_ref().and_then(|row| row.outcome.as_deref()) else {
+        return why;
+    };
+    match sides.closed_in_log.as_ref().or(sides.closed.as_ref()) {
+        Some(written) if written == outcome => {}
+        Some(written) => why.push(format!(
+            "run {run} ended as `{outcome}` by the table of runs, and as `{written}` by what was \
+             written when it ended"
+        )),
+        None => why.push(format!(
+            "run {run} ended as `{outcome}` by the table of runs, and no record says that it ended"
+        )),
+    }
+    why
+}
+
+async fn plan_digest(reader: &mut SqliteConnection, run: u64) -> Result<Option<Digest>> {
+    let plan: Option<Vec<u8>> =
+        sqlx::query_scalar("SELECT CAST(json AS BLOB) FROM plans WHERE run = ?")
+            .bind(signed("a run", run)?)
+            .fetch_optional(reader)
+            .await
+            .map_err(reading)?;
+    Ok(plan.map(|plan| Digest::of(&plan)))
 }
 
 fn describe(run: u64, own: Unmatched) -> String {
@@ -181,26 +359,6 @@ fn describe(run: u64, own: Unmatched) -> String {
              something else than Pharos"
         ),
     }
-}
-
-/// Run, number and digest of every text that somebody is the author of.
-async fn authored_of(
-    reader: &mut SqliteConnection,
-    sql: &'static str,
-    authored: Authored,
-) -> Result<Vec<(u64, u64, [u8; 32])>> {
-    let mut found = Vec::new();
-    let mut all = sqlx::query(sql).fetch(reader);
-    while let Some(row) = all.try_next().await.map_err(reading)? {
-        let number = |column| row.try_get::<i64, _>(column).map_err(reading);
-        // What is no text says nothing; the other side is then alone.
-        let Ok(json) = row.try_get::<String, _>("json") else { continue };
-        if authored(&json) {
-            let digest = Sha256::digest(json.as_bytes()).into();
-            found.push((number("run")? as u64, number("seq")? as u64, digest));
-        }
-    }
-    Ok(found)
 }
 
 #[cfg(test)]

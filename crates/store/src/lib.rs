@@ -32,7 +32,9 @@ pub use audit::{
     verify_audit_file,
 };
 pub use claims::{Claim, Claimed};
-pub use custody::{Authored, Unmatched, unmatched};
+pub use custody::{
+    Interpret, Meaning, Unmatched, opening_action, plan_misfit, row_misfit, unmatched,
+};
 pub use error::{Error, Result};
 pub use fences::ClosedFence;
 pub use history::{HISTORY_LIMIT_MAX, Performance};

@@ -218,6 +218,14 @@ pub(crate) async fn find(connection: &mut SqliteConnection, id: RunId) -> Result
     row.as_ref().map_or(Err(Error::NoSuchRun(id)), read)
 }
 
+/// All runs there are, for a verification.
+pub(crate) async fn all_runs(connection: &mut SqliteConnection) -> Result<Vec<Run>> {
+    let mut query = QueryBuilder::<Sqlite>::new("SELECT ");
+    query.push(COLUMNS).push(" FROM runs ORDER BY id");
+    let rows = query.build().fetch_all(connection).await.map_err(reading)?;
+    rows.iter().map(read).collect()
+}
+
 fn read(row: &SqliteRow) -> Result<Run> {
     let number = |column| row.try_get::<i64, _>(column).map(|n| n as u64).map_err(reading);
     let maybe_number = |column| {

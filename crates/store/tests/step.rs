@@ -44,7 +44,8 @@ fn whole(run: RunId, first_seq: u64) -> Step {
 /// How much of everything there is: records, audit entries, originals, shares,
 /// performances; and whether the run has ended.
 async fn found(store: &Store, run: RunId) -> (u64, u64, usize, usize, usize, bool) {
-    let Verdict::Verified(head) =
+    // Nobody opened the run, as far as can be told here.
+    let (Verdict::Verified(head) | Verdict::Mismatched { proof: head, .. }) =
         store.verify_audit(&store::Trust::default(), no_author).await.unwrap()
     else {
         panic!("the audit log is broken")

@@ -16,7 +16,7 @@ use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout;
@@ -30,18 +30,21 @@ use super::peer::Peer;
 /// those behind it in the kernel, where they cost no descriptor.
 pub const CONNECTIONS_MAX: usize = 64;
 /// Those of one account at the control socket, so that none keeps the others out.
-/// For a further one its own oldest gives way that changes nothing; if there is
-/// none, the further one is refused.
+/// For a further one its own oldest gives way that changes nothing.
 const OF_ACCOUNT_MAX: usize = CONNECTIONS_MAX / 2;
+/// What is worked on for a client keeps its connection, whoever comes. So an account
+/// has at most this part of the connections that the work of others leaves: however
+/// few accounts work together, another one gets in at once.
+const WORK_PART: usize = 4;
+const _: () = assert!(
+    CONNECTIONS_MAX / WORK_PART < OF_ACCOUNT_MAX,
+    "of the connections of an account one can always give way"
+);
 /// How long a client may take to say what it wants: for the head of its request,
 /// and as long for the body.
 pub const REQUEST_TIME_MAX: Duration = Duration::from_secs(10);
 /// The longest body of a request, in bytes: a list of zones to load.
 pub const BODY_LEN_MAX: usize = 2 << 20;
-/// How long a connection that is refused may take to be told so, and how many are
-/// told at once; further ones are closed without a word.
-const REFUSAL_TIME_MAX: Duration = Duration::from_secs(1);
-const REFUSALS_MAX: usize = 16;
 /// How long a connection may last on which everything is quick.
 pub const READING_TIME_MAX: Duration = Duration::from_secs(30);
 /// The same for the control socket, on which a reload is waited for.
@@ -85,22 +88,13 @@ impl Listener for UnixListener {
 /// `time_max` at the longest.
 pub async fn serve<L: Listener>(listener: L, routes: Router, time_max: Duration) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
     let clients = Arc::new(Clients::default());
     loop {
         match listener.accept().await {
             Ok(stream) => {
                 let peer = L::peer(&stream);
                 let uid = peer.as_ref().map(|peer| peer.uid);
-                if !clients.make_room_in(uid) {
-                    if let Ok(turn) = refusals.clone().try_acquire_owned() {
-                        tokio::spawn(async move {
-                            refuse(stream).await;
-                            drop(turn);
-                        });
-                    }
-                    continue;
-                }
+                clients.make_room_in(uid);
                 if places.available_permits() == 0 {
                     clients.close_oldest();
                 }
@@ -113,7 +107,7 @@ pub async fn serve<L: Listener>(listener: L, routes: Router, time_max: Duration)
                 };
                 let clients = clients.clone();
                 tokio::spawn(async move {
-                    serve_one(stream, routes, time_max, &client).await;
+                    serve_one(stream, routes, time_max, &client, &clients).await;
                     clients.leave(&client);
                     drop(place);
                 });
@@ -128,8 +122,13 @@ pub async fn serve<L: Listener>(listener: L, routes: Router, time_max: Duration)
 }
 
 /// Answers the one request of a connection.
-async fn serve_one<S>(stream: S, routes: Router, time_max: Duration, client: &Client)
-where
+async fn serve_one<S>(
+    stream: S,
+    routes: Router,
+    time_max: Duration,
+    client: &Arc<Client>,
+    clients: &Clients,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let answer = service_fn(|request: Request<Incoming>| async {
@@ -139,8 +138,13 @@ where
             Err(refused) => Ok(refused),
             Ok(body) => {
                 let is_page = matches!(head.method, Method::GET | Method::HEAD);
-                client.set(if is_page { Stage::Shown } else { Stage::Answered });
-                routes.clone().oneshot(Request::from_parts(head, Body::from(body))).await
+                match clients.begin(client, is_page) {
+                    Err(text) => Ok(error(StatusCode::SERVICE_UNAVAILABLE, text)),
+                    Ok(()) => {
+                        let request = Request::from_parts(head, Body::from(body));
+                        routes.clone().oneshot(request).await
+                    }
+                }
             }
         };
         client.set(Stage::Reads);
@@ -177,27 +181,6 @@ async fn whole(body: Incoming) -> Result<Bytes, Response> {
             Err(error(StatusCode::REQUEST_TIMEOUT, text))
         }
     }
-}
-
-/// Says why a connection is not served, if the client reads that soon.
-async fn refuse(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
-    let body = format!(
-        "{{\"error\":\"this account has {OF_ACCOUNT_MAX} connections to the server, and all of \
-         them are worked on; try again when one has ended\"}}"
-    );
-    let response = format!(
-        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nconnection: \
-         close\r\ncontent-length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    let told = async {
-        stream.write_all(response.as_bytes()).await?;
-        stream.shutdown().await?;
-        // A request that nobody reads would cut the response off.
-        tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
-    };
-    // Whatever went wrong is the client's to notice.
-    let _ = timeout(REFUSAL_TIME_MAX, told).await;
 }
 
 /// Who has a connection, the oldest first.
@@ -272,15 +255,42 @@ impl Clients {
         close(list, |at, own| Some((counts[at], own.is_waited_for())));
     }
 
-    /// Whether an account may have a further connection, for which its oldest is
-    /// closed if it has as many as it may.
-    fn make_room_in(&self, uid: Option<u32>) -> bool {
+    /// Lets an account have a further connection, for which its oldest is closed if
+    /// it has as many as it may.
+    fn make_room_in(&self, uid: Option<u32>) {
         let list = self.list();
         let is_full = list.iter().filter(|own| own.uid == uid).count() >= OF_ACCOUNT_MAX;
-        if uid.is_none() || !is_full {
-            return true;
+        if uid.is_some() && is_full {
+            close(list, |_, own| (own.uid == uid).then_some(own.is_waited_for()));
         }
-        close(list, |_, own| (own.uid == uid).then_some(own.is_waited_for()))
+    }
+
+    /// Has the server do what a client asks for, or says why not: if its account has
+    /// enough that is worked on, or if it is being closed.
+    fn begin(&self, client: &Arc<Client>, is_page: bool) -> Result<(), String> {
+        let list = self.list();
+        // Nothing is begun that would be broken off at once.
+        if !list.iter().any(|own| Arc::ptr_eq(own, client)) {
+            return Err("the connection gives way to another; try again".into());
+        }
+        if is_page {
+            client.set(Stage::Shown);
+            return Ok(());
+        }
+        let working = list.iter().filter(|own| own.is_at(Stage::Answered));
+        let (own, others): (Vec<_>, Vec<_>) = working.partition(|own| own.uid == client.uid);
+        let max = ((CONNECTIONS_MAX - others.len()) / WORK_PART).max(1);
+        // Over TCP nobody knows whose it is, and nothing is done there that takes long.
+        if client.uid.is_some() && own.len() >= max {
+            return Err(format!(
+                "{} commands of this account are worked on; accepted: at most {max} while other \
+                 accounts have {}; try again when one has ended",
+                own.len(),
+                others.len()
+            ));
+        }
+        client.set(Stage::Answered);
+        Ok(())
     }
 
     fn list(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Client>>> {
@@ -288,12 +298,12 @@ impl Clients {
     }
 }
 
-/// Closes the connection of the greatest rank, of equals the oldest; false if none
-/// may be closed.
+/// Closes the connection of the greatest rank, of equals the oldest, if one may be
+/// closed.
 fn close<R: Ord>(
     mut list: std::sync::MutexGuard<'_, Vec<Arc<Client>>>,
     rank: impl Fn(usize, &Client) -> Option<R>,
-) -> bool {
+) {
     let closable = list.iter().enumerate().filter(|(_, own)| own.may_give_way());
     let ranked = closable.filter_map(|(at, own)| Some((at, rank(at, own)?)));
     // Of equals the last of the reversed is the oldest.
@@ -302,14 +312,13 @@ fn close<R: Ord>(
     if let Some(at) = greatest {
         list.remove(at).closed.notify_one();
     }
-    greatest.is_some()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use axum::routing::{get, post};
-    use tokio::io::{AsyncReadExt, DuplexStream};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
     use tokio::time::Instant;
 
     /// A connection to a server of one page, of a megabyte.
@@ -319,7 +328,9 @@ mod tests {
             .route("/", get(async || "x".repeat(1 << 20)))
             .route("/", post(async |body: String| body));
         tokio::spawn(async move {
-            serve_one(own, routes, READING_TIME_MAX, &Client::new(None)).await;
+            let clients = Clients::default();
+            let client = clients.enter(None);
+            serve_one(own, routes, READING_TIME_MAX, &client, &clients).await;
         });
         client
     }
@@ -423,12 +434,82 @@ mod tests {
         }
         assert!(answer().await.ends_with("said"));
         // What is worked on is not given up, nor may it take all there is.
-        for _ in 0..OF_ACCOUNT_MAX {
+        for _ in 0..CONNECTIONS_MAX {
             held.push(ask("POST /work").await);
-            tokio::time::sleep(Duration::from_millis(5)).await;
         }
         let refused = answer().await;
-        assert!(refused.contains("503") && refused.contains("this account has 32"), "{refused}");
+        let expected = "16 commands of this account are worked on; accepted: at most 16 while";
+        assert!(refused.contains("503") && refused.contains(expected), "{refused}");
+        server.abort();
+    }
+
+    /// A control socket whose clients say who they are: by the name of their own
+    /// socket, `UID-NUMBER`. The tests are one user only.
+    struct Claimed(UnixListener);
+
+    impl Listener for Claimed {
+        type Stream = tokio::net::UnixStream;
+
+        async fn accept(&self) -> io::Result<Self::Stream> {
+            Listener::accept(&self.0).await
+        }
+
+        fn peer(stream: &Self::Stream) -> Option<Peer> {
+            let own = stream.peer_addr().unwrap();
+            let name = own.as_pathname()?.file_name()?.to_str()?.to_owned();
+            let uid = name.split_once('-')?.0.parse().unwrap();
+            Some(Peer { uid, gid: 1, pid: None })
+        }
+    }
+
+    /// Two accounts with 32 commands each that took long kept everybody else from the
+    /// control socket.
+    #[tokio::test]
+    async fn commands_of_some_accounts_keep_no_other_account_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("control.sock");
+        let listener = Claimed(UnixListener::bind(&path).unwrap());
+        let routes = Router::new()
+            .route("/work", post(std::future::pending::<()>))
+            .route("/say", post(async || "said"));
+        let server = tokio::spawn(serve(listener, routes, CONTROL_TIME_MAX));
+        let number = std::cell::Cell::new(0);
+        let ask = async |uid: u32, request: &str| {
+            number.set(number.get() + 1);
+            let socket = tokio::net::UnixSocket::new_stream().unwrap();
+            socket.bind(folder.path().join(format!("{uid}-{}", number.get()))).unwrap();
+            let mut stream = socket.connect(&path).await.unwrap();
+            // It may have been refused by then.
+            let _ = stream.write_all(request.as_bytes()).await;
+            stream
+        };
+        let work = "POST /work HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n";
+        let half = "POST /work HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nx";
+        let say = "POST /say HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n";
+        let answer = async |uid: u32| {
+            let mut answer = String::new();
+            let mut stream = ask(uid, say).await;
+            let read = timeout(Duration::from_secs(5), stream.read_to_string(&mut answer)).await;
+            let _ = read.expect("an answer in time");
+            answer
+        };
+        let mut held = Vec::new();
+        for uid in 1000..1010 {
+            // Half-sent first, then all at once, and more of them.
+            let mut slow = Vec::new();
+            for _ in 0..CONNECTIONS_MAX {
+                slow.push(ask(uid, half).await);
+            }
+            for stream in &mut slow {
+                let _ = stream.write_all(b"x".repeat(8).as_slice()).await;
+            }
+            held.extend(slow);
+            for _ in 0..CONNECTIONS_MAX {
+                held.push(ask(uid, work).await);
+            }
+            let said = answer(uid + 1).await;
+            assert!(said.ends_with("said"), "{uid} keeps {} out: {said}", uid + 1);
+        }
         server.abort();
     }
 

@@ -25,8 +25,9 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
-use super::custody::{actor_of, is_authored};
+use super::custody::{actor_of, meaning_of};
 use super::instance::node_of;
+use super::planning::Turn;
 use super::verbs::Verb;
 use super::{Drains, Refused, Survey, Wanted};
 use crate::admin::connections::REQUEST_TIME_MAX;
@@ -42,6 +43,13 @@ const ENTRIES_MAX: u32 = store::AUDIT_LIMIT_MAX - 1;
 /// of the two listeners.
 const PAGES_OF_ACCOUNT_MAX: usize = 2;
 const PAGES_MAX: usize = 4;
+/// Plans that are made at once, in the same way: each reads all knobs, which may be a
+/// process for each.
+const PLANS_OF_ACCOUNT_MAX: usize = 1;
+const PLANS_MAX: usize = 2;
+/// Runs that one account begins at once; the others wait. Their plans are made one
+/// after the other, and nobody else should wait for all of them.
+const BEGINS_OF_ACCOUNT_MAX: usize = 4;
 const _: () = assert!(
     PAGES_OF_ACCOUNT_MAX + PAGES_MAX + 4 <= store::READERS_MAX as usize,
     "there are connections to the store that no page takes"
@@ -58,6 +66,11 @@ type Numbered = Result<Path<u64>, PathRejection>;
 
 /// The pages that only read.
 pub fn reading(drains: Arc<Drains>) -> Router {
+    // A plan waits for runbooks and drivers most of the time, and not for the store: it has turns
+    // of its own, so that pages from the store do not wait for it.
+    let plans = Router::new()
+        .route("/v1/plans/{direction}/{datacenter}", get(plan))
+        .layer(middleware::from_fn_with_state(Turns::of_plans(), take_turn));
     Router::new()
         .route("/v1/drains", get(list))
         .route("/v1/drains/{run}", get(show))
@@ -66,9 +79,8 @@ pub fn reading(drains: Arc<Drains>) -> Router {
         .route("/v1/drains/{run}/report.html", get(report_page))
         .route("/v1/audit", get(audit))
         .route("/v1/audit/verify", get(verify_audit))
-        .layer(middleware::from_fn_with_state(Turns::new(), take_turn))
-        // Waits for runbooks and drivers most of the time, and not for the store.
-        .route("/v1/plans/{direction}/{datacenter}", get(plan))
+        .layer(middleware::from_fn_with_state(Turns::of_pages(), take_turn))
+        .merge(plans)
         .method_not_allowed_fallback(crate::admin::not_that_way)
         .with_state(drains)
 }
@@ -77,33 +89,68 @@ pub fn reading(drains: Arc<Drains>) -> Router {
 pub fn writing(drains: Arc<Drains>) -> Router {
     Router::new()
         .route("/v1/drains", post(begin))
+        .layer(middleware::from_fn_with_state(Begins::default(), take_begin))
         .route("/v1/drains/{run}/say", post(say))
         .with_state(drains)
 }
 
-/// Turns to make pages from the store: runs read it, too, and must not wait for
-/// whoever asks for pages, nor one account for another.
+/// Turns of accounts, by uid; over TCP there is none.
+#[derive(Clone, Debug, Default)]
+struct Accounts(Arc<Mutex<BTreeMap<Option<u32>, Arc<Semaphore>>>>);
+
+impl Accounts {
+    /// The turns of an account, of which there are `max`.
+    fn of(&self, uid: Option<u32>, max: usize) -> Arc<Semaphore> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever has a turn, or waits for one, keeps it here.
+        all.retain(|_, own| Arc::strong_count(own) > 1);
+        all.entry(uid).or_insert_with(|| Arc::new(Semaphore::new(max))).clone()
+    }
+}
+
+/// Turns to begin runs.
+#[derive(Clone, Debug, Default)]
+struct Begins(Accounts);
+
+impl Begins {
+    /// Waits for a turn of an account, for as long as its client does.
+    async fn take(&self, uid: Option<u32>) -> Option<OwnedSemaphorePermit> {
+        self.0.of(uid, BEGINS_OF_ACCOUNT_MAX).acquire_owned().await.ok()
+    }
+}
+
+async fn take_begin(State(begins): State<Begins>, request: Request, next: Next) -> Response {
+    let uid = request.extensions().get::<Peer>().map(|peer| peer.uid);
+    let _turn = begins.take(uid).await;
+    next.run(request).await
+}
+
+/// Turns to make pages from the store, or plans: runs need both, too, and must not
+/// wait for whoever asks for pages, nor one account for another.
 #[derive(Clone, Debug)]
 struct Turns {
     all: Arc<Semaphore>,
-    /// By uid; over TCP there is none.
-    of_accounts: Arc<Mutex<BTreeMap<Option<u32>, Arc<Semaphore>>>>,
+    of_accounts: Accounts,
+    of_account_max: usize,
 }
 
 impl Turns {
-    fn new() -> Turns {
-        Turns { all: Arc::new(Semaphore::new(PAGES_MAX)), of_accounts: Arc::default() }
+    fn of_pages() -> Turns {
+        Turns::new(PAGES_MAX, PAGES_OF_ACCOUNT_MAX)
+    }
+
+    fn of_plans() -> Turns {
+        Turns::new(PLANS_MAX, PLANS_OF_ACCOUNT_MAX)
+    }
+
+    fn new(max: usize, of_account_max: usize) -> Turns {
+        let all = Arc::new(Semaphore::new(max));
+        Turns { all, of_accounts: Accounts::default(), of_account_max }
     }
 
     /// Waits for a turn of an account.
     async fn take(&self, uid: Option<u32>) -> Option<[OwnedSemaphorePermit; 2]> {
-        let own = {
-            let mut all = self.of_accounts.lock().unwrap_or_else(PoisonError::into_inner);
-            // Whoever has a turn, or waits for one, keeps it here.
-            all.retain(|_, own| Arc::strong_count(own) > 1);
-            let new = || Arc::new(Semaphore::new(PAGES_OF_ACCOUNT_MAX));
-            all.entry(uid).or_insert_with(new).clone()
-        };
+        let own = self.of_accounts.of(uid, self.of_account_max);
         let taken = async {
             let own = own.acquire_owned().await.ok()?;
             Some([own, self.all.clone().acquire_owned().await.ok()?])
@@ -117,7 +164,7 @@ async fn take_turn(State(turns): State<Turns>, request: Request, next: Next) -> 
     match turns.take(uid).await {
         Some(_turn) => next.run(request).await,
         None => {
-            let text = "other pages are being made from the store; try again";
+            let text = "other such pages are being made; try again";
             error(StatusCode::SERVICE_UNAVAILABLE, text)
         }
     }
@@ -241,9 +288,9 @@ async fn plan(
             return misread(rejection.body_text(), accepted);
         }
     };
-    match drains.plan(&datacenter, direction).await {
+    match drains.plan(&datacenter, direction, Turn::Page).await {
         Ok(plan) => {
-            let Survey { foresight, problems, warnings } = drains.survey(&plan).await;
+            let Survey { foresight, problems, warnings } = drains.survey(&plan, Turn::Page).await;
             let found = json!({
                 "plan": plan, "foresight": foresight, "problems": problems, "warnings": warnings,
             });
@@ -504,6 +551,7 @@ pub(super) fn verdict_view(verdict: &store::Verdict) -> serde_json::Value {
             json!({
                 "verified": true, "entries": proof.head.entries, "head": proof.head.to_string(),
                 "unsigned": proof.unsigned, "signed": signed, "known": proof.known,
+                "runs_without_plan": proof.runs_without_plan,
             })
         }
         store::Verdict::Mismatched { proof, why } => json!({
@@ -528,7 +576,7 @@ async fn verify_audit(
         keys: vec![drains.audit_key().clone()],
         heads: remembered.into_iter().map(known).collect(),
     };
-    match drains.store().verify_audit(&trust, is_authored).await {
+    match drains.store().verify_audit(&trust, meaning_of).await {
         Ok(verdict) => Json(verdict_view(&verdict)).into_response(),
         Err(failed) => Refused::from(failed).into_response(),
     }
@@ -538,11 +586,65 @@ async fn verify_audit(
 mod tests {
     use super::*;
 
+    #[tokio::test(start_paused = true)]
+    async fn plans_are_made_one_at_a_time_for_an_account() {
+        let turns = Turns::of_plans();
+        let held = turns.take(None).await.unwrap();
+        assert!(turns.take(None).await.is_none(), "not in time");
+        assert!(turns.take(Some(1000)).await.is_some());
+        drop(held);
+        assert!(turns.take(None).await.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn runs_that_one_account_begins_do_not_keep_another_account_waiting() {
+        let begins = Begins::default();
+        let mut held = Vec::new();
+        for _ in 0..BEGINS_OF_ACCOUNT_MAX {
+            held.push(begins.take(Some(1000)).await.unwrap());
+        }
+        let next = timeout(REQUEST_TIME_MAX, begins.take(Some(1000)));
+        assert!(next.await.is_err(), "it waits for its own");
+        assert!(begins.take(Some(1001)).await.is_some());
+        held.pop();
+        assert!(begins.take(Some(1000)).await.is_some());
+    }
+
+    #[test]
+    fn a_field_that_a_verb_does_not_have_is_refused() {
+        for verb in [
+            json!({ "verb": "pause" }),
+            json!({ "verb": "resume" }),
+            json!({ "verb": "skip", "task": "web.ask" }),
+            json!({ "verb": "stop", "task": "web.ask" }),
+            json!({ "verb": "retry", "task": "web.ask" }),
+            json!({ "verb": "override", "condition": "errors" }),
+            json!({ "verb": "accelerate" }),
+            json!({ "verb": "approve", "task": "web.ask" }),
+            json!({ "verb": "mode", "mode": "drill" }),
+            json!({ "verb": "waive" }),
+            json!({ "verb": "abort", "how": "hold" }),
+        ] {
+            let said = |field: &str| {
+                let mut said = verb.clone();
+                said["reason"] = "works".into();
+                said[field] = "x".into();
+                serde_json::from_value::<Say>(said)
+            };
+            assert!(said("by").is_ok(), "{verb}");
+            let refused = said("datacenter").unwrap_err().to_string();
+            assert!(refused.starts_with("unknown field `datacenter`"), "{verb}: {refused}");
+        }
+        let waive = json!({ "verb": "waive", "task": "web.ask" });
+        let refused = serde_json::from_value::<Say>(waive).unwrap_err().to_string();
+        assert!(refused.starts_with("unknown field `task`, there are no fields"), "{refused}");
+    }
+
     /// 60 verifications of the audit log at once stopped a restore for as long as
     /// they were repeated.
     #[tokio::test(start_paused = true)]
     async fn pages_leave_connections_of_the_store_to_runs_and_to_other_accounts() {
-        let turns = Turns::new();
+        let turns = Turns::of_pages();
         let mut held = Vec::new();
         for uid in [Some(1000), Some(1001)] {
             for _ in 0..PAGES_OF_ACCOUNT_MAX {
@@ -555,6 +657,6 @@ mod tests {
         held.push(turns.take(Some(1002)).await.unwrap());
         held.clear();
         assert!(turns.take(Some(1000)).await.is_some());
-        assert_eq!(turns.of_accounts.lock().unwrap().len(), 1);
+        assert_eq!(turns.of_accounts.0.lock().unwrap().len(), 1);
     }
 }

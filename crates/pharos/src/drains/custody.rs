@@ -3,7 +3,8 @@
 //!
 //! A record can be lost or changed: by a disk, by a downgrade, or by somebody who
 //! can write the store. What people said is also in the audit log, which is
-//! signed; where the two differ, nobody knows what was said. Such a run stands
+//! signed; where the two differ, nobody knows what was said. So is the digest of the
+//! plan: another plan may ask fewer people. Such a run stands
 //! still and waits for a person. It also keeps its datacenter, so a person can
 //! close it: that is recorded in the audit log, no knob is touched, and the values
 //! from before the drain are kept for a restore.
@@ -11,12 +12,13 @@
 use std::collections::BTreeMap;
 use std::sync::{MutexGuard, PoisonError};
 
-use drain::engine::{Abort, Actor, Mode, Record, Run, RunOutcome, check_said};
+use drain::engine::{Abort, Actor, Fact, Mode, Record, Run, RunOutcome, check_said};
 use drain::{Direction, Eta, Time};
 use serde::{Deserialize, Serialize};
-use store::{Deed, Entry, RunId, Step, Unmatched, unmatched};
+use store::{Deed, Meaning, RunId, Step, Unmatched, plan_misfit, row_misfit, unmatched};
 
-use super::ledger::direction_name;
+use super::fleet::Written;
+use super::ledger::{direction_name, outcome_name, plan_digest};
 use super::status::{NeedKind, NeedsPerson, Status};
 use super::{Drains, Refused, fleet};
 
@@ -40,9 +42,20 @@ struct Closing {
     because: String,
 }
 
-/// Whether a record is something that somebody did.
-pub fn is_authored(json: &str) -> bool {
-    serde_json::from_str::<Record>(json).is_ok_and(|record| record.fact.by().is_some())
+/// What the JSON of a record or of an audit entry says of its run.
+pub fn meaning_of(json: &str) -> Meaning {
+    let Ok(record) = serde_json::from_str::<Record>(json) else {
+        return match serde_json::from_str::<Closing>(json) {
+            Ok(closing) => Meaning::Closed { outcome: outcome_name(closing.closed) },
+            Err(_) => Meaning::Other,
+        };
+    };
+    match record.fact {
+        Fact::Opened { .. } => Meaning::Opened { plan: plan_digest(json) },
+        Fact::Closed { outcome } => Meaning::Closed { outcome: outcome_name(outcome) },
+        fact if fact.by().is_some() => Meaning::Said,
+        _ => Meaning::Other,
+    }
 }
 
 /// Who did what an audit entry is about.
@@ -144,18 +157,21 @@ impl Drains {
     /// A run from its plan and records, if they are what was written, and the
     /// time of the last record.
     pub(super) async fn read_run(&self, id: RunId) -> Result<(Run, Option<Time>), Refused> {
-        let (plan, entries) = fleet::entries(&self.world.store, id).await?;
-        self.check(id, &entries).await?;
+        let written = fleet::written(&self.world.store, id).await?;
+        self.check(id, &written).await?;
+        let Written { plan, entries, .. } = written;
         let left = entries.last().map(|(_, record)| record.at);
         let run = Run::resume(plan.into(), entries.iter().map(|(_, record)| record));
         let run = run.map_err(|corrupt| Refused::Unreadable(corrupt.to_string()))?;
         Ok((run, left))
     }
 
-    /// Whether all records are there, and everything that people said is in the
-    /// audit log as well, and the other way round.
-    async fn check(&self, id: RunId, entries: &[(Entry, Record)]) -> Result<(), Refused> {
-        let (kept, found) = (self.find(id).await?.records, entries.len());
+    /// Whether all records are there, everything that people said is in the audit
+    /// log as well, and the other way round, and the run and its plan are those that
+    /// the log opens it with.
+    async fn check(&self, id: RunId, written: &Written) -> Result<(), Refused> {
+        let (row, entries) = (self.find(id).await?, &written.entries);
+        let (kept, found) = (row.records, entries.len());
         if kept != found as u64 {
             let why = format!("run {id} has {found} records, and {kept} were written");
             return Err(Refused::Unreadable(why));
@@ -165,9 +181,21 @@ impl Drains {
             true => error.into(),
             false => Refused::Unreadable(error.to_string()),
         })?;
+        let opening = attested.iter().find_map(|entry| match meaning_of(&entry.json) {
+            Meaning::Opened { plan } => Some((entry, plan)),
+            _ => None,
+        });
+        if let Some((entry, plan)) = opening {
+            // Older Pharos opened runs without the digest of their plan.
+            let found = Some(written.plan_digest);
+            let misfit = plan.and_then(|plan| plan_misfit(id, entry.seq, plan, found));
+            if let Some(why) = misfit.or_else(|| row_misfit(&row, entry)) {
+                return Err(Refused::Unreadable(why));
+            }
+        }
         let said: Vec<(u64, &str)> = attested
             .iter()
-            .filter(|entry| is_authored(&entry.json))
+            .filter(|entry| meaning_of(&entry.json).is_authored())
             .map(|entry| (entry.seq, entry.json.as_str()))
             .collect();
         let authored = entries.iter().filter(|(_, record)| record.fact.by().is_some());
@@ -237,8 +265,8 @@ impl Drains {
             reason,
             json: serde_json::to_string(&closing).expect("closings are JSON"),
         };
-        let outcome = serde_json::json!(OUTCOME).as_str().unwrap_or_default().to_owned();
-        let step = Step { deeds: vec![deed], ended: Some((outcome, at)), ..Step::default() };
+        let step =
+            Step { deeds: vec![deed], ended: Some((outcome_name(OUTCOME), at)), ..Step::default() };
         if let Err(error) = self.world.store.keep(&lease, &step).await {
             self.give_back(lease).await;
             return Err(error.into());

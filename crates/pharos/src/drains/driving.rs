@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use drain::engine::Run;
+use drain::engine::{Actor, Run};
 use store::{Filter, Lease, RunId};
 use tokio::time::sleep;
 
@@ -15,6 +15,7 @@ use super::supervision::caught;
 use super::tenure::LEASE_MS;
 #[cfg(test)]
 use super::tests::Mutation;
+use super::vigil::KEEPER;
 use super::{Drains, Refused};
 
 /// How often runs are looked for that nobody drives.
@@ -60,6 +61,37 @@ impl Drains {
             Some(holder) => format!("driven by nobody; {} was the last", node_of(holder)),
             None => "driven by nobody; start its server".into(),
         }
+    }
+
+    /// Where an open run takes commands, as the end of a sentence.
+    pub(super) fn place_to_ask(&self, run: &store::Run) -> String {
+        match &run.holder {
+            _ if self.driven().contains_key(&run.id) => String::new(),
+            Some(holder) if holder != self.instance.holder() && self.is_held(run) => {
+                format!(" on the control socket of {}", node_of(holder))
+            }
+            _ => " once a server drives it".to_owned(),
+        }
+    }
+
+    /// Why nothing can be begun beside an open run.
+    pub(super) fn beside(&self, open: &store::Run) -> String {
+        let store::Run { id, datacenter, .. } = open;
+        let place = self.place_to_ask(open);
+        let driven = match place.is_empty() {
+            true => "driven here".to_owned(),
+            false => self.driver(open),
+        };
+        let accepted = match open.actor == Actor::automatic(KEEPER).to_string() {
+            true => format!(
+                "the same{place}, where that run, which puts knobs back (keep_drained), gives way \
+                 to one that a person begins"
+            ),
+            false => format!(
+                "`pharos abort --run {id} --reason …`{place}, or the same when the run has ended"
+            ),
+        };
+        format!("run {id} on {datacenter} has not ended, and is {driven}; accepted: {accepted}")
     }
 
     /// Whether it was told to stop.

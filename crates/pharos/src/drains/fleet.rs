@@ -14,6 +14,7 @@ use drain::{
     TrafficKnob, Value,
 };
 use futures_util::{StreamExt, stream};
+use store::chain::Digest;
 use store::{Entry, Filter, RUNS_LIMIT_MAX, RunId, Store};
 use tokio::time::{Instant, timeout_at};
 
@@ -97,12 +98,21 @@ pub struct Kept {
 
 /// The plan and all records of a run that is known to exist.
 pub async fn records(store: &Store, id: RunId) -> Result<(Plan, Vec<Record>), Refused> {
-    let (plan, entries) = entries(store, id).await?;
+    let Written { plan, entries, .. } = written(store, id).await?;
     Ok((plan, entries.into_iter().map(|(_, record)| record).collect()))
 }
 
+/// A run as it is written.
+#[derive(Debug)]
+pub struct Written {
+    pub plan: Plan,
+    /// Of the plan's JSON.
+    pub plan_digest: Digest,
+    pub entries: Vec<(Entry, Record)>,
+}
+
 /// The same, with what is written of each record.
-pub async fn entries(store: &Store, id: RunId) -> Result<(Plan, Vec<(Entry, Record)>), Refused> {
+pub async fn written(store: &Store, id: RunId) -> Result<Written, Refused> {
     let unreadable = |what: &str, why: &dyn std::fmt::Display| {
         Refused::Unreadable(format!("{what} of run {id}: {why}"))
     };
@@ -110,6 +120,7 @@ pub async fn entries(store: &Store, id: RunId) -> Result<(Plan, Vec<(Entry, Reco
         store::Error::NoSuchRun(_) => unreadable("the plan", &"it is missing"),
         other => unread("the plan", id, other),
     })?;
+    let plan_digest = Digest::of(plan.as_bytes());
     let plan = serde_json::from_str(&plan).map_err(|error| unreadable("the plan", &error))?;
     let all = store.records(id, 0).all().await;
     let mut entries = Vec::new();
@@ -118,7 +129,7 @@ pub async fn entries(store: &Store, id: RunId) -> Result<(Plan, Vec<(Entry, Reco
             .map_err(|error| unreadable(&format!("record {}", entry.seq), &error))?;
         entries.push((entry, record));
     }
-    Ok((plan, entries))
+    Ok(Written { plan, plan_digest, entries })
 }
 
 /// What another process keeps busy can be read later.

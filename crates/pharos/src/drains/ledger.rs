@@ -6,7 +6,8 @@ use drain::fleet::Fleet;
 use drain::report::Report;
 use drain::{Direction, Knob, Plan, Time, Value};
 use serde::{Deserialize, Serialize};
-use store::{Deed, Entry, Performance, Result, RunId, Step, Store};
+use store::chain::Digest;
+use store::{Deed, Entry, Performance, Result, RunId, Step, Store, opening_action};
 
 /// The outcome of a task that is done, but was held by bad health on the way.
 pub const BREACHED: &str = "breached";
@@ -16,6 +17,48 @@ pub fn direction_name(direction: Direction) -> &'static str {
         Direction::Drain => "drain",
         Direction::Restore => "restore",
     }
+}
+
+pub fn outcome_name(outcome: RunOutcome) -> String {
+    serde_json::json!(outcome).as_str().unwrap_or_default().to_owned()
+}
+
+/// The record that opens a run, as it is kept: with the digest of the plan, which
+/// the audit entry then signs.
+#[derive(Debug, Serialize)]
+struct Opening<'a> {
+    #[serde(flatten)]
+    record: &'a Record,
+    plan_sha256: String,
+}
+
+/// The digest of the plan of a run, by the JSON of what opens it. Older Pharos kept
+/// none.
+pub fn plan_digest(opening: &str) -> Option<Digest> {
+    #[derive(Deserialize)]
+    struct Kept {
+        plan_sha256: Option<String>,
+    }
+    let kept = serde_json::from_str::<Kept>(opening).ok()?;
+    Digest::parse(&kept.plan_sha256?)
+}
+
+/// The first step of a run of a plan, which is kept as this JSON.
+pub fn first_step(run: &Run, records: &[Record], plan: &str) -> Step {
+    let mut step = step(run, records);
+    for (entry, record) in step.entries.iter_mut().zip(records) {
+        if !matches!(record.fact, Fact::Opened { .. }) {
+            continue;
+        }
+        let plan_sha256 = Digest::of(plan.as_bytes()).to_string();
+        let opening = Opening { record, plan_sha256 };
+        let opening = serde_json::to_string(&opening).expect("records are JSON");
+        let before = std::mem::replace(&mut entry.json, opening.clone());
+        for deed in step.deeds.iter_mut().filter(|deed| deed.json == before) {
+            deed.json.clone_from(&opening);
+        }
+    }
+    step
 }
 
 /// Records, and everything that follows from them for others.
@@ -34,7 +77,7 @@ pub fn step(run: &Run, records: &[Record]) -> Step {
         };
         match &record.fact {
             Fact::Opened { by, reason, .. } => {
-                let action = format!("{} {}", direction_name(plan.direction), plan.datacenter);
+                let action = opening_action(direction_name(plan.direction), &plan.datacenter);
                 step.deeds.push(deed(by, action, reason));
             }
             Fact::Commanded { by, reason, command, .. } => {
@@ -105,8 +148,7 @@ pub async fn close(
         Direction::Restore => outcome == RunOutcome::Completed,
     };
     step.fences = fences(run, at);
-    let outcome = serde_json::json!(outcome);
-    step.ended = Some((outcome.as_str().unwrap_or_default().to_owned(), at.0));
+    step.ended = Some((outcome_name(outcome), at.0));
     Ok(())
 }
 

@@ -43,7 +43,7 @@ use drivers::Drivers;
 use health::{Credentials, Endpoint, Health, Prometheus, Scraper, ScraperSettings, Target};
 use jiff::tz::TimeZone;
 use store::{AuditKey, Filter, NewRun, PublicKey, RunId, Store};
-use tokio::sync::{Semaphore, oneshot, watch as watching};
+use tokio::sync::{oneshot, watch as watching};
 use tokio::time::{Instant, sleep};
 
 pub use executor::Handle;
@@ -61,6 +61,7 @@ use executor::{Message, World};
 use instance::Instance;
 use ledger::direction_name;
 use notify::Channels;
+use planning::{Readings, Turn};
 use status::{NeedKind, Unseen};
 use supervision::{Panicked, keep_going};
 use tenure::LEASE_MS;
@@ -119,8 +120,7 @@ impl HealthConfig {
 pub struct Drains {
     instance: Instance,
     runbooks: PathBuf,
-    /// One reading of runbooks at a time.
-    readings: Arc<Semaphore>,
+    readings: Readings,
     world: World,
     /// There is no Prometheus: queries are answered here.
     is_alone: bool,
@@ -219,7 +219,7 @@ impl Drains {
         let drains = Arc::new(Drains {
             instance,
             runbooks: config.runbooks,
-            readings: Arc::new(Semaphore::new(1)),
+            readings: Readings::default(),
             world: World {
                 store: store.clone(),
                 drivers: Arc::new(drivers),
@@ -309,8 +309,8 @@ impl Drains {
             .map_err(|refusal| Refused::Conflict(refusal.to_string()))?;
         self.end_put_back(&wanted).await;
         self.refuse_beside_open(&wanted.datacenter).await?;
-        let mut plan = self.plan(&wanted.datacenter, wanted.direction).await?;
-        let survey = self.survey(&plan).await;
+        let mut plan = self.plan(&wanted.datacenter, wanted.direction, Turn::Run).await?;
+        let survey = self.survey(&plan, Turn::Run).await;
         // Better half of a drain than none when a datacenter burns: what cannot be done is then
         // seen at its task.
         if !survey.problems.is_empty() && wanted.mode == Mode::Drill {
@@ -346,8 +346,7 @@ impl Drains {
         if let Some(own) = self.unreadable().get(&open.id) {
             return Err(Refused::Conflict(own.refusal(open.id)));
         }
-        let error = store::Error::Open { datacenter: datacenter.to_owned(), run: open.id };
-        Err(Refused::Conflict(error.to_string()))
+        Err(Refused::Conflict(self.beside(&open)))
     }
 
     /// Opens a run of a plan and drives it.
@@ -373,19 +372,23 @@ impl Drains {
             at: now.0,
         };
         let (run, first) = Run::open(plan.into(), by, reason, mode, now);
-        let first = ledger::step(&run, &first);
+        let first = ledger::first_step(&run, &first, &json);
         let holder = self.instance.holder();
         // Until it is driven: it is in the store before, for all to take up.
         let _takes = self.takes.lock().await;
         let until = self.world.lease_clock.now() + LEASE_MS;
         let begun = self.world.store.begin_run(new, holder, until, &first).await;
-        let lease = begun.map_err(|error| match error {
-            store::Error::Open { run, .. } => match self.unreadable().get(&run) {
-                Some(own) => Refused::Conflict(own.refusal(run)),
-                None => Refused::Conflict(error.to_string()),
-            },
-            other => other.into(),
-        })?;
+        let lease = match begun {
+            Ok(lease) => lease,
+            Err(store::Error::Open { run, .. }) => {
+                self.refuse_beside_open(&datacenter).await?;
+                // It has ended since.
+                let why =
+                    format!("run {run} on {datacenter} had not ended; accepted: the same now");
+                return Err(Refused::Conflict(why));
+            }
+            Err(other) => return Err(other.into()),
+        };
         let id = lease.run;
         tracing::info!(run = %id, datacenter, by = actor, reason, "begun: {direction}");
         self.drive(run, lease);
@@ -470,7 +473,10 @@ impl Drains {
         Err(Refused::Conflict(match (&run.outcome, self.panic_of(id)) {
             (Some(outcome), _) => format!("run {id} is over: {outcome}"),
             (None, Some(why)) => format!("run {id} stands still: {why}"),
-            (None, None) => format!("run {id} is {}", self.driver(&run)),
+            (None, None) => {
+                let (driver, place) = (self.driver(&run), self.place_to_ask(&run));
+                format!("run {id} is {driver}; accepted: the same{place}")
+            }
         }))
     }
 

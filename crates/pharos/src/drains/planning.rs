@@ -7,20 +7,59 @@ use std::sync::Arc;
 use drain::history::{STUCK_MARGIN, Sample, expect};
 use drain::runbook::{Library, Problem, Severity};
 use drain::{Direction, Expected, Knob, Millis, Plan, StageKind, Task};
+use tokio::sync::Semaphore;
 
 use super::ledger::{self, direction_name};
 use super::runbooks::read_most_files;
 use super::{Drains, Refused, Survey, fleet, read_files};
+
+/// Whose turn work on runbooks takes. Plans can be asked for by everybody who
+/// reaches the admin address; what a person begins must not wait behind those.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Of a run that is begun.
+    Run,
+    /// Of a page.
+    Page,
+}
+
+/// Turns of work on runbooks: one piece at a time for runs, and one for pages.
+#[derive(Debug)]
+pub(super) struct Readings {
+    runs: Arc<Semaphore>,
+    pages: Arc<Semaphore>,
+}
+
+impl Default for Readings {
+    fn default() -> Self {
+        let one = || Arc::new(Semaphore::new(1));
+        Readings { runs: one(), pages: one() }
+    }
+}
+
+impl Readings {
+    pub(super) fn of(&self, turn: Turn) -> &Arc<Semaphore> {
+        match turn {
+            Turn::Run => &self.runs,
+            Turn::Page => &self.pages,
+        }
+    }
+}
 
 /// Samples of a task that a plan looks at.
 const SAMPLES_MAX: u32 = drain::history::SAMPLES_MAX as u32;
 
 impl Drains {
     /// What would be done, with what earlier runs say about it.
-    pub async fn plan(&self, datacenter: &str, direction: Direction) -> Result<Plan, Refused> {
+    pub async fn plan(
+        &self,
+        datacenter: &str,
+        direction: Direction,
+        turn: Turn,
+    ) -> Result<Plan, Refused> {
         let library = match direction {
-            Direction::Drain => self.library().await.map_err(Refused::Failed)?,
-            Direction::Restore => self.library_to_restore(datacenter).await?.0,
+            Direction::Drain => self.library(turn).await.map_err(Refused::Failed)?,
+            Direction::Restore => self.library_to_restore(datacenter, turn).await?.0,
         };
         if library.is_sound() && !library.evacuations().any(|known| known == datacenter) {
             let known: Vec<&str> = library.evacuations().collect();
@@ -34,7 +73,8 @@ impl Drains {
         let compiled = |expectations: BTreeMap<String, Expected>| {
             let (library, datacenter) = (library.clone(), datacenter.to_owned());
             let originals = originals.clone();
-            self.apart(move || library.plan(&datacenter, direction, &expectations, &originals))
+            let work = move || library.plan(&datacenter, direction, &expectations, &originals);
+            self.apart(turn, work)
         };
         let blank = compiled(BTreeMap::new()).await.map_err(Refused::Failed)?.map_err(refuse)?;
         let expectations = self.expectations(&blank).await?;
@@ -60,9 +100,9 @@ impl Drains {
     }
 
     /// The runbooks as they are now.
-    pub(super) async fn library(&self) -> Result<Arc<Library>, String> {
+    pub(super) async fn library(&self, turn: Turn) -> Result<Arc<Library>, String> {
         let path = self.runbooks.clone();
-        self.apart(move || read_files(&[path]).map(Library::new).map(Arc::new)).await?
+        self.apart(turn, move || read_files(&[path]).map(Library::new).map(Arc::new)).await?
     }
 
     /// What a restore of a datacenter needs of them, and what was left out since it
@@ -70,9 +110,10 @@ impl Drains {
     async fn library_to_restore(
         &self,
         datacenter: &str,
+        turn: Turn,
     ) -> Result<(Arc<Library>, Vec<String>), Refused> {
         let (path, datacenter) = (self.runbooks.clone(), datacenter.to_owned());
-        let read = self.apart(move || {
+        let read = self.apart(turn, move || {
             let (files, mut left_out) = read_most_files(&[path])?;
             let library = Library::for_restore(files, &datacenter);
             left_out.extend(library.left_out().iter().map(ToString::to_string));
@@ -82,12 +123,13 @@ impl Drains {
     }
 
     /// Works on runbooks where it holds neither runs nor fences, however long it
-    /// takes, and one piece of work at a time: plans can be asked for by anybody.
-    async fn apart<T: Send + 'static>(
+    /// takes, and one piece of work at a time for each kind of turn.
+    pub(super) async fn apart<T: Send + 'static>(
         &self,
+        turn: Turn,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, String> {
-        let turn = self.readings.clone().acquire_owned().await;
+        let turn = self.readings.of(turn).clone().acquire_owned().await;
         let turn = turn.map_err(|closed| closed.to_string())?;
         let work = move || {
             // Kept even if nobody waits for the work any more.
@@ -119,11 +161,11 @@ impl Drains {
     }
 
     /// What a plan would do and find, from where its knobs stand now.
-    pub async fn survey(&self, plan: &Plan) -> Survey {
+    pub async fn survey(&self, plan: &Plan, turn: Turn) -> Survey {
         let mut survey = Survey::of(plan, &self.world.drivers, self.is_alone).await;
         if plan.direction == Direction::Restore {
-            survey.problems.extend(self.left_behind(plan).await);
-            let read = self.library_to_restore(&plan.datacenter).await;
+            survey.problems.extend(self.left_behind(plan, turn).await);
+            let read = self.library_to_restore(&plan.datacenter, turn).await;
             let left_out = read.map(|(_, left_out)| left_out).unwrap_or_default();
             let warned =
                 left_out.iter().map(|why| format!("left out, a restore does without: {why}"));
@@ -189,15 +231,15 @@ impl Drains {
     /// What a drain has turned and a restore would not put back, since the
     /// runbooks that are there now do not know it: nobody else would miss it, and
     /// where it stood is forgotten with the restore.
-    pub(super) async fn left_behind(&self, restore: &Plan) -> Vec<String> {
+    pub(super) async fn left_behind(&self, restore: &Plan, turn: Turn) -> Vec<String> {
         // Who cannot be asked here was asked a moment ago, for the plan.
         let Ok(originals) = self.world.store.originals(&restore.datacenter).await else {
             return Vec::new();
         };
-        let library = self.library_to_restore(&restore.datacenter).await;
+        let library = self.library_to_restore(&restore.datacenter, turn).await;
         let Ok((library, _)) = library else { return Vec::new() };
         let datacenter = restore.datacenter.clone();
-        let drain = self.apart(move || {
+        let drain = self.apart(turn, move || {
             let none = BTreeMap::new();
             library.plan(&datacenter, Direction::Drain, &none, &BTreeMap::new())
         });

@@ -119,13 +119,43 @@ async fn runbooks_that_take_long_hold_nothing_else() {
         std::fs::OpenOptions::new().write(true).open(runbooks).map(drop)
     });
     let began = Instant::now();
-    let plan = drains.plan("east", Direction::Drain);
+    let plan = drains.plan("east", Direction::Drain, Turn::Run);
     assert!(tokio::time::timeout(Duration::from_millis(100), plan).await.is_err());
     assert!(began.elapsed() < Duration::from_millis(900), "{:?}", began.elapsed());
     // The next waits for its turn, and finds a pipe that ends at once.
-    let plan = drains.plan("east", Direction::Drain);
+    let plan = drains.plan("east", Direction::Drain, Turn::Run);
     assert!(tokio::time::timeout(Duration::from_millis(100), plan).await.is_err());
     writer.join().unwrap().unwrap();
+}
+
+/// Clients that asked for plans kept a restore from beginning for as long as they
+/// liked.
+#[tokio::test]
+async fn a_run_that_a_person_begins_does_not_wait_behind_pages() {
+    let home = tempfile::tempdir().unwrap();
+    let drains = start(home.path()).await;
+    let (release, is_released) = std::sync::mpsc::channel::<()>();
+    let own = drains.clone();
+    let work = move || is_released.recv().is_err();
+    let slow = tokio::spawn(async move { own.apart(Turn::Page, work).await });
+    until(async || drains.readings.of(Turn::Page).available_permits() == 0).await;
+    let flood: Vec<_> = (0..40)
+        .map(|_| {
+            let own = drains.clone();
+            tokio::spawn(
+                async move { own.plan("east", Direction::Drain, Turn::Page).await.is_ok() },
+            )
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    let begun = tokio::time::timeout(Duration::from_secs(20), begin(&drains)).await;
+    assert!(begun.is_ok(), "it waits for pages");
+    assert!(flood.iter().all(|page| !page.is_finished()), "pages take turns");
+    drop(release);
+    slow.await.unwrap().unwrap();
+    for page in flood {
+        assert!(page.await.unwrap());
+    }
 }
 
 #[tokio::test]
@@ -219,6 +249,38 @@ async fn a_server_of_the_same_name_waits_for_a_lease_whose_holder_may_live() {
 }
 
 #[tokio::test]
+async fn a_server_that_does_not_drive_a_run_says_which_one_does() {
+    let home = tempfile::tempdir().unwrap();
+    let first = start_as("one", home.path()).await;
+    let run = begin(&first).await;
+    let second = start_as("two", home.path()).await;
+    let refused = say(&second, run, Verb::Pause { task: None }).await.unwrap_err().to_string();
+    let expected = "run 1 is driven by one; accepted: the same on the control socket of one";
+    assert_eq!(refused, expected);
+    let refusal = async |drains: &Arc<Drains>| {
+        drains.refuse_beside_open("east").await.unwrap_err().to_string()
+    };
+    assert_eq!(
+        refusal(&first).await,
+        "run 1 on east has not ended, and is driven here; accepted: `pharos abort --run 1 --reason \
+         …`, or the same when the run has ended"
+    );
+    assert_eq!(
+        refusal(&second).await,
+        "run 1 on east has not ended, and is driven by one; accepted: `pharos abort --run 1 \
+         --reason …` on the control socket of one, or the same when the run has ended"
+    );
+    let keeper = Actor::automatic(vigil::KEEPER).to_string();
+    let put_back = store::Run { actor: keeper, ..first.find(run).await.unwrap() };
+    assert_eq!(
+        second.beside(&put_back),
+        "run 1 on east has not ended, and is driven by one; accepted: the same on the control \
+         socket of one, where that run, which puts knobs back (keep_drained), gives way to one \
+         that a person begins"
+    );
+}
+
+#[tokio::test]
 async fn a_server_started_again_takes_its_runs_up_at_once() {
     let home = tempfile::tempdir().unwrap();
     let store = home.path().join("drain.db");
@@ -254,7 +316,7 @@ async fn one_uid_is_one_person_whatever_is_typed() {
     let run = begin(&drains).await;
     let waive = async |uid: u32, typed: &str| {
         let by = user(uid).commented(Some(typed));
-        let said = drains.say(run, by, "both burn".into(), &Verb::Waive).await;
+        let said = drains.say(run, by, "both burn".into(), &Verb::Waive {}).await;
         said.map_err(|no| no.to_string())
     };
     assert_eq!(waive(1000, "ann").await, Ok(()));
@@ -430,7 +492,7 @@ async fn whoever_does_not_drive_a_run_tells_of_it_too() {
 async fn an_unknown_datacenter_is_unknown() {
     let home = tempfile::tempdir().unwrap();
     let drains = start(home.path()).await;
-    let refused = drains.plan("north", Direction::Drain).await.unwrap_err();
+    let refused = drains.plan("north", Direction::Drain, Turn::Run).await.unwrap_err();
     assert!(matches!(refused, Refused::Unknown(_)), "{refused:?}");
     assert!(refused.to_string().ends_with("accepted: east"), "{refused}");
 }
@@ -443,9 +505,9 @@ async fn a_restore_is_planned_although_the_runbooks_of_others_have_errors() {
     std::fs::write(runbooks.join("notes.yaml"), "call bob\n").unwrap();
     std::os::unix::fs::symlink("/no/such/file", runbooks.join("gone.yaml")).unwrap();
     std::fs::write(runbooks.join("latin.yaml"), b"\xff").unwrap();
-    assert!(drains.plan("east", Direction::Drain).await.is_err());
-    let plan = drains.plan("east", Direction::Restore).await.unwrap();
-    let warnings = drains.survey(&plan).await.warnings;
+    assert!(drains.plan("east", Direction::Drain, Turn::Run).await.is_err());
+    let plan = drains.plan("east", Direction::Restore, Turn::Run).await.unwrap();
+    let warnings = drains.survey(&plan, Turn::Run).await.warnings;
     let left_out = |name: &str| {
         let start = "left out, a restore does without: ";
         warnings.iter().any(|own| own.starts_with(start) && own.contains(name))

@@ -17,7 +17,8 @@ pub enum Verb {
     Accelerate { task: Option<String> },
     Approve { task: String },
     Mode { mode: Mode },
-    Waive,
+    // With braces: of one without, serde takes any field.
+    Waive {},
     Abort { how: Abort },
 }
 
@@ -37,7 +38,7 @@ impl Verb {
                 Command::Override { condition: condition(plan, name)?, task: some(task)? }
             }
             Verb::Mode { mode } => Command::SetMode { mode: *mode },
-            Verb::Waive => Command::WaiveLimits,
+            Verb::Waive {} => Command::WaiveLimits,
             Verb::Abort { how } => Command::Abort { how: *how },
         })
     }

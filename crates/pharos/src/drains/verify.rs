@@ -10,7 +10,7 @@ use store::{Head, KnownHead, PublicKey, Trust};
 
 use super::api::verdict_view;
 use super::command::Verify;
-use super::custody::is_authored;
+use super::custody::meaning_of;
 use super::sink::read_heads;
 use crate::control::{Socket, escaped};
 use crate::output::Output;
@@ -20,7 +20,7 @@ const PAGE: usize = 999;
 
 impl Verify {
     pub fn verify(self) -> Result<u8, String> {
-        let sent = self.sink.as_deref().map(read_heads).transpose()?;
+        let sent = self.sink.as_deref().map(heads_of).transpose()?;
         let mut verdict = match &self.store {
             Some(store) => self.read(store, sent.as_deref().unwrap_or_default())?,
             None => self.ask(sent.as_deref().unwrap_or_default())?,
@@ -49,7 +49,7 @@ impl Verify {
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;
-        let verdict = runtime.block_on(store::verify_audit_file(store, &trust, is_authored));
+        let verdict = runtime.block_on(store::verify_audit_file(store, &trust, meaning_of));
         verdict.map(|verdict| verdict_view(&verdict)).map_err(|error| error.to_string())
     }
 
@@ -64,6 +64,19 @@ impl Verify {
         let missing = compare(&self.socket, sent)?;
         Ok(missing.map_or(verdict, |(at, why)| json!({ "verified": false, "at": at, "why": why })))
     }
+}
+
+/// The heads in a sink. One without any would prove nothing, and look like proof.
+fn heads_of(sink: &Path) -> Result<Vec<KnownHead>, String> {
+    let heads = read_heads(sink)?;
+    if heads.iter().all(|own| own.head.entries == 0) {
+        return Err(format!(
+            "{}: no head of an entry is in it, so it proves nothing; accepted: a file that \
+             `audit_sink` wrote, or lines of a log with `audit head`",
+            sink.display()
+        ));
+    }
+    Ok(heads)
 }
 
 /// The first head that was sent away and is not in the log of a server.
@@ -158,7 +171,30 @@ fn show(out: &mut Output, verdict: &Value) -> io::Result<()> {
             sink["last"]
         )?;
     }
+    show_runs(out, verdict)?;
     show_unproven(out, verdict, entries)
+}
+
+/// What is proven of the runs themselves.
+fn show_runs(out: &mut Output, verdict: &Value) -> io::Result<()> {
+    writeln!(
+        out,
+        "runs: plans, commands, and who began what and why are those of the log; how a run ended \
+         is not signed, only compared with its last record"
+    )?;
+    match number(&verdict["runs_without_plan"]) {
+        0 => Ok(()),
+        1 => writeln!(
+            out,
+            "not proven: that the plan of 1 run is as it was: an older Pharos opened it, without \
+             the digest of its plan"
+        ),
+        count => writeln!(
+            out,
+            "not proven: that the plans of {count} runs are as they were: an older Pharos opened \
+             them, without the digests of their plans"
+        ),
+    }
 }
 
 /// What nobody should read into it.
@@ -181,4 +217,20 @@ fn show_unproven(out: &mut Output, verdict: &Value, entries: u64) -> io::Result<
         )?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sink_without_heads_is_no_proof() {
+        let home = tempfile::tempdir().unwrap();
+        let sink = home.path().join("heads");
+        for text in ["", "\n\n"] {
+            std::fs::write(&sink, text).unwrap();
+            let refused = heads_of(&sink).unwrap_err();
+            assert!(refused.contains("it proves nothing; accepted: a file"), "{refused}");
+        }
+    }
 }

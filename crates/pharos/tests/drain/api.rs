@@ -68,6 +68,7 @@ fn what_is_not_understood_is_answered_with_what_would_be() {
         ("POST", say, r#"{"verb": "skip", "task": "nix", "by": "x"}"#, 404, "accepted: web.ask"),
         ("POST", say, r#"{"verb": "skip", "task": "web.ask", "by": "x"}"#, 409, "reason"),
         ("POST", say, r#"{"verb": "pause", "taks": "web.ask", "by": "x"}"#, 400, "unknown field"),
+        ("POST", say, r#"{"verb": "waive", "task": "web.ask"}"#, 400, "unknown field `task`"),
         ("POST", "/v1/drains/7/say", r#"{"verb": "pause", "by": "x"}"#, 404, "no run 7"),
         ("GET", "/v1/drains/7", "", 404, "no run 7"),
         ("GET", "/v1/drains/7/events", "", 404, "no run 7"),

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 use sqlx::ConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
-use store::{Audit, AuditKey, Entry, Head, Lease, NewRun, RunId, SentHead, Store, Trust};
+use store::{Audit, AuditKey, Entry, Head, Lease, Meaning, NewRun, RunId, SentHead, Store, Trust};
 use tempfile::TempDir;
 
+pub const PLAN: &str = r#"{"tasks":[]}"#;
 pub const TTL_MS: u64 = 10_000;
 
 /// A new store and the folder that it is in.
@@ -25,7 +26,7 @@ pub async fn new_run(store: &Store, datacenter: &str) -> RunId {
     let new = NewRun {
         datacenter,
         direction: "drain",
-        plan: r#"{"tasks":[]}"#,
+        plan: PLAN,
         actor: "ada",
         reason: "a drill",
         at: 1,
@@ -82,6 +83,6 @@ pub async fn signed_log(unsigned: u64, signed: u64) -> (TempDir, Store, Trust, V
 }
 
 /// No record is anything that somebody did.
-pub fn no_author(_: &str) -> bool {
-    false
+pub fn no_author(_: &str) -> Meaning {
+    Meaning::Other
 }

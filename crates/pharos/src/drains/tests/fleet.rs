@@ -148,8 +148,8 @@ impl Site {
 
     /// The load of each datacenter before and after a plan.
     async fn loads(&self, datacenter: &str, direction: Direction) -> (Vec<f64>, Vec<f64>) {
-        let plan = self.drains.plan(datacenter, direction).await.unwrap();
-        let seen = self.drains.survey(&plan).await.foresight;
+        let plan = self.drains.plan(datacenter, direction, Turn::Run).await.unwrap();
+        let seen = self.drains.survey(&plan, Turn::Run).await.foresight;
         let rounded = |value: f64| (value * 10.0).round() / 10.0;
         let before = seen.capacity.iter().map(|own| rounded(own.before)).collect();
         (before, seen.capacity.iter().map(|own| rounded(own.after)).collect())
@@ -186,9 +186,9 @@ async fn a_drain_is_refused_while_an_aborted_one_has_emptied_the_other_datacente
     let held = status.wait_for(|status| status.tasks[0].hold.is_some()).await.unwrap().clone();
     let why = &held.tasks[0].hold.as_ref().unwrap().why;
     assert!(why.contains("serving_min is 1") && why.contains("run 1"), "{why}");
-    site.say(second, "ann", Verb::Waive).await;
+    site.say(second, "ann", Verb::Waive {}).await;
     assert_eq!(site.weight("west"), 1.0);
-    site.say(second, "bob", Verb::Waive).await;
+    site.say(second, "bob", Verb::Waive {}).await;
     until(async || site.weight("west") == 0.0).await;
 }
 
@@ -222,8 +222,8 @@ async fn a_tenth_that_is_left_alone_carries_everything() {
     site.set("west", "0");
     let (before, _) = site.loads("east", Direction::Drain).await;
     assert_eq!(before, [20.0, 0.0]);
-    let plan = site.drains.plan("east", Direction::Drain).await.unwrap();
-    let seen = site.drains.survey(&plan).await.foresight;
+    let plan = site.drains.plan("east", Direction::Drain, Turn::Run).await.unwrap();
+    let seen = site.drains.survey(&plan, Turn::Run).await.foresight;
     let mut text = Vec::new();
     write_plan(&mut text, &plan, &seen).unwrap();
     let text = String::from_utf8(text).unwrap();
@@ -261,8 +261,8 @@ async fn a_restore_is_accepted_while_everything_is_down() {
         };
         let (run, _) = site.drains.begin(wanted).await.unwrap();
         if datacenter == "west" {
-            site.say(run, "ann", Verb::Waive).await;
-            site.say(run, "bob", Verb::Waive).await;
+            site.say(run, "ann", Verb::Waive {}).await;
+            site.say(run, "bob", Verb::Waive {}).await;
         }
         assert_eq!(site.over(run).await, Some(RunOutcome::Completed));
     }
@@ -354,7 +354,7 @@ async fn what_a_run_recorded_as_open_is_unknown_once_it_cannot_be_read() {
     assert_eq!(site.weight("west"), 1.0);
     std::fs::remove_file(site.home.path().join("web-west")).unwrap();
     // What was written or read a moment ago is known.
-    let plan = site.drains.plan("east", Direction::Drain).await.unwrap();
+    let plan = site.drains.plan("east", Direction::Drain, Turn::Run).await.unwrap();
     assert_eq!(plan.fleet.multipliers, [[Some(1.0); 2]]);
     site.pass(Millis::from_secs(16));
     let refused = site.drain("east").await.unwrap_err();
@@ -377,7 +377,7 @@ async fn what_a_run_recorded_as_open_is_unknown_once_it_cannot_be_read() {
     // East was left closed: that counts for as long as nothing else is read.
     std::fs::remove_file(site.home.path().join("web-east")).unwrap();
     site.pass(Millis::from_secs(3600));
-    let plan = site.drains.plan("east", Direction::Restore).await.unwrap();
+    let plan = site.drains.plan("east", Direction::Restore, Turn::Run).await.unwrap();
     assert_eq!(plan.fleet.multipliers, [[Some(0.0), None]]);
     // And nothing of it keeps anybody from bringing it back.
     site.set("east", "0");
@@ -454,8 +454,8 @@ async fn the_load_is_measured_where_a_query_says_how() {
     // Without values the declared load counts, and the plan says so.
     let site = Site::start(2, &web(AT_ONCE, query), "").await;
     assert_eq!(site.loads("east", Direction::Drain).await, (vec![10.0, 10.0], vec![0.0, 20.0]));
-    let plan = site.drains.plan("east", Direction::Drain).await.unwrap();
-    let warnings = site.drains.survey(&plan).await.warnings;
+    let plan = site.drains.plan("east", Direction::Drain, Turn::Run).await.unwrap();
+    let warnings = site.drains.survey(&plan, Turn::Run).await.warnings;
     let expected =
         "the load of web in east, west could not be measured; the declared `load` is used";
     assert!(warnings.iter().any(|own| own == expected), "{warnings:?}");

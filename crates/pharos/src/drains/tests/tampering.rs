@@ -25,7 +25,7 @@ async fn run_that_waits(home: &Path) -> RunId {
 }
 
 async fn waive(drains: &Drains, run: RunId, uid: u32) -> Result<(), Refused> {
-    drains.say(run, user(uid), "both burn".into(), &Verb::Waive).await
+    drains.say(run, user(uid), "both burn".into(), &Verb::Waive {}).await
 }
 
 /// Adds a record that nobody wrote: the last one, by another user.
@@ -57,7 +57,7 @@ async fn metrics(drains: &Drains) -> String {
 /// Where records and the audit log differ.
 async fn mismatches(drains: &Drains) -> Vec<String> {
     let trust = store::Trust { keys: vec![drains.audit_key().clone()], heads: Vec::new() };
-    match drains.store().verify_audit(&trust, custody::is_authored).await.unwrap() {
+    match drains.store().verify_audit(&trust, custody::meaning_of).await.unwrap() {
         store::Verdict::Mismatched { why, .. } => why,
         store::Verdict::Verified(_) => Vec::new(),
         store::Verdict::Broken { at, why } => panic!("broken at {at}: {why}"),
@@ -172,6 +172,61 @@ async fn a_run_whose_plan_cannot_be_read_can_be_closed() {
     }
 }
 
+/// With the file and without the key, an approval that asks two people was made to
+/// ask one.
+#[tokio::test]
+async fn a_run_whose_plan_was_changed_is_not_driven() {
+    let home = tempfile::tempdir().unwrap();
+    let run = run_that_waits(home.path()).await;
+    let sql = "UPDATE plans SET json = replace(json, 'May web leave?', 'Shall web stay?')";
+    tamper(home.path(), sql.into()).await;
+    let second = start_as("two", home.path()).await;
+    let why = "the plan of run 1 is not the one that audit entry 1 opens it with";
+    stands_still_and_can_be_closed(&second, run, why).await;
+    let mismatches = mismatches(&second).await;
+    assert_eq!(mismatches.len(), 1, "{mismatches:?}");
+    assert!(mismatches[0].starts_with(why), "{mismatches:?}");
+}
+
+#[tokio::test]
+async fn a_run_that_was_opened_without_the_digest_of_its_plan_is_driven_and_counted() {
+    let home = tempfile::tempdir().unwrap();
+    let first = start_as("one", home.path()).await;
+    let plan = first.plan("east", Direction::Drain, Turn::Run).await.unwrap();
+    let (json, now) = (serde_json::to_string(&plan).unwrap(), first.world.clock.now());
+    let actor = user(1000).to_string();
+    let new = NewRun {
+        datacenter: "east",
+        direction: "drain",
+        plan: &json,
+        actor: &actor,
+        reason: "",
+        at: now.0,
+    };
+    let (run, records) = Run::open(plan.into(), user(1000), "", Mode::Drill, now);
+    let step = ledger::step(&run, &records);
+    let run = first.store().begin_run(new, "gone/00", 1, &step).await.unwrap().run;
+    first.stop().await;
+    let second = start_as("two", home.path()).await;
+    assert!(second.driven().contains_key(&run));
+    let trust = store::Trust { keys: vec![second.audit_key().clone()], heads: Vec::new() };
+    match second.store().verify_audit(&trust, custody::meaning_of).await.unwrap() {
+        store::Verdict::Verified(proof) => assert_eq!(proof.runs_without_plan, 1),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_run_whose_row_was_changed_is_not_driven() {
+    let home = tempfile::tempdir().unwrap();
+    let run = run_that_waits(home.path()).await;
+    tamper(home.path(), "UPDATE runs SET actor = 'eve'".into()).await;
+    let second = start_as("two", home.path()).await;
+    let why = "run 1 was begun by `eve` by the table of runs, and by `user-1000 (uid 1000)` by \
+               audit entry 1";
+    stands_still_and_can_be_closed(&second, run, why).await;
+}
+
 #[tokio::test]
 async fn a_run_that_lost_its_last_records_can_be_closed() {
     let home = tempfile::tempdir().unwrap();
@@ -265,7 +320,7 @@ async fn an_original_that_cannot_be_read_is_the_matter_of_its_knob_alone() {
     let drains = drained(home.path(), "on").await;
     let sql = "INSERT INTO originals VALUES ('west', 'files:west', 'garbage', 1)";
     tamper(home.path(), sql.into()).await;
-    drains.plan("east", Direction::Drain).await.unwrap();
+    drains.plan("east", Direction::Drain, Turn::Run).await.unwrap();
     let (run, warnings) = restore(&drains, Mode::Drill).await.unwrap();
     is_over(&drains, run).await;
     assert_eq!(std::fs::read_to_string(home.path().join("switch")).unwrap(), "on");

@@ -12,7 +12,7 @@ use drain::engine::{Effect, Fact};
 use store::{AuditEntry, Filter, PublicKey, RunId, Store, Trust, Verdict, verify_audit_file};
 use tokio::time::Instant;
 
-use super::super::super::{custody::is_authored, fleet, sink};
+use super::super::super::{custody::meaning_of, fleet, sink};
 use super::PATIENCE;
 
 /// Something that must never be so, and which checker found it.
@@ -306,7 +306,7 @@ pub mod audit {
             Err(why) => return violation(NAME, why),
         };
         let trust = Trust { keys: keys.to_vec(), heads };
-        match verify_audit_file(&home.join("drain.db"), &trust, is_authored).await.unwrap() {
+        match verify_audit_file(&home.join("drain.db"), &trust, meaning_of).await.unwrap() {
             Verdict::Broken { at, why } => violation(NAME, format!("entry {at}: {why}")),
             Verdict::Mismatched { why, .. } => violation(NAME, why.join("; ")),
             Verdict::Verified(proof) if proof.unsigned > 0 || proof.known < entries => {

@@ -68,7 +68,7 @@ impl Scenario {
             (3, 1, Verb::Resume { task: None }, "resume all"),
             (4, 2, Verb::Approve { task: ask() }, "approve web.ask"),
             (1, 3, Verb::Skip { task: ask() }, "skip web.ask"),
-            (1, 4, Verb::Waive, "set the limits aside"),
+            (1, 4, Verb::Waive {}, "set the limits aside"),
             (1, 5, Verb::Abort { how: Abort::Hold }, "abort, hold"),
             (1, 6, Verb::Abort { how: Abort::Revert }, "abort, revert"),
         ];
