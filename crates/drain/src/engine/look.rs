@@ -4,7 +4,6 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::gate::Gate;
 use super::stages::VERIFIED_FOR;
 use super::{ATTEMPTS_MAX, Abort, DRIFTS_MAX, Effect, Fact, Hold, InUse, Left, Run};
 use crate::plan::{KnobId, StageKind, TaskId};
@@ -17,9 +16,6 @@ const LOOK_AGAIN: Millis = Millis(1000);
 /// How long it counts that a knob was seen where it was left, from the answer on: a
 /// driver may be slow.
 const IN_PLACE_FOR: Millis = Millis::from_secs(1);
-
-/// How long after a gate let a step through its knob may still be read.
-const LET_THROUGH_FOR: Millis = Millis::from_secs(5);
 
 /// Looks that are asked for at a time: more at once would be a burden for
 /// whoever is looked at.
@@ -260,29 +256,12 @@ impl Run {
     /// Whether a knob was seen where it was left just now: a step from elsewhere would
     /// be larger than any that health has judged. If not, it is looked at.
     pub(super) fn is_in_place(&mut self, now: Time, task: TaskId, knob: KnobId) -> bool {
-        let is_seen = self.was_in_place(now, knob);
-        if !is_seen {
+        let seen = self.in_place.get(&knob).copied();
+        let is_new = seen.is_some_and(|at| at <= now && now - at <= IN_PLACE_FOR);
+        if !is_new {
             self.look_first(now, task, knob);
         }
-        is_seen
-    }
-
-    fn was_in_place(&self, now: Time, knob: KnobId) -> bool {
-        let seen = self.in_place.get(&knob).copied();
-        seen.is_some_and(|at| at <= now && now - at <= IN_PLACE_FOR)
-    }
-
-    /// The gate of a step, or the one that let it through a moment ago: samples may grow
-    /// too old while its knob is read.
-    pub(super) fn gate_of_step(&mut self, now: Time, task: TaskId, knob: KnobId) -> Gate {
-        let gate = self.gate(now, task);
-        let before = self.let_through.remove(&task);
-        let is_less = matches!(gate, Gate::Rising { .. } | Gate::Closed(Hold::NoData { .. }));
-        let is_new = |at: Time| at <= now && now - at <= LET_THROUGH_FOR;
-        match before {
-            Some((at, before)) if is_less && is_new(at) && self.was_in_place(now, knob) => before,
-            _ => gate,
-        }
+        is_new
     }
 
     /// Whether a task looks at a fence, to do right after it what it is closed for.

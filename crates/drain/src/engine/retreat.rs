@@ -95,7 +95,11 @@ impl Run {
             format!(
                 "{primary} is {found}: something else changed it, and {kept} is left as it is; \
                  accepted: see to it that one server takes writes, then open {} by hand",
-                own.fences.iter().map(|own| self.plan.knob(own.knob).to_string()).collect::<Vec<_>>().join(", ")
+                own.fences
+                    .iter()
+                    .map(|own| self.plan.knob(own.knob).to_string())
+                    .collect::<Vec<_>>()
+                    .join(", ")
             )
         })
     }

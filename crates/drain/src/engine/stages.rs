@@ -3,8 +3,8 @@
 use super::gate::Gate;
 use super::pace::{Circumstances, next_stop, stop_after, wait};
 use super::{
-    ATTEMPTS_MAX, CIRCLE_PAUSE, Effect, EffectId, Fact, Hold, Phase, RETRY_MAX, RETRY_MIN, Run, Shifted,
-    Trigger,
+    ATTEMPTS_MAX, CIRCLE_PAUSE, Effect, EffectId, Fact, Hold, Phase, RETRY_MAX, RETRY_MIN, Run,
+    Shifted, Trigger,
 };
 use crate::plan::{
     ConditionId, Direction, Exit, Goal, KnobId, Next, OnBreach, Outcome, Pace, StageId, StageKind,
@@ -278,7 +278,7 @@ impl Run {
             return self.hold(now, task, Hold::Contested { knob });
         }
         let pace = self.plan.task(task).pace;
-        match self.gate_of_step(now, task, knob) {
+        match self.gate(now, task) {
             Gate::Closed(why @ Hold::Breach { .. })
                 if self.plan.direction == Direction::Restore && shift.steps == 0 =>
             {
@@ -340,7 +340,6 @@ impl Run {
         }
         let nearness = circumstances.nearness;
         if !self.is_in_place(now, task, shift.knob) {
-            self.let_through.insert(task, (now, Gate::Open { nearness }));
             return;
         }
         let own = self.plan.task(task);
@@ -361,7 +360,7 @@ impl Run {
     /// for long: it was bad before anything moved, and where nothing is served a
     /// restore is what cures it. The steps after it are judged as any.
     fn begin_restore(&mut self, now: Time, task: TaskId, shift: Shifted, pace: &Pace, why: Hold) {
-        self.hold(now, task, why.clone());
+        self.hold(now, task, why);
         let Some((since, _)) = self.state.task(task).hold else { return };
         let patient_until = since + pace.patience;
         if now < patient_until {
@@ -371,7 +370,6 @@ impl Run {
             return self.leave(now, task, Outcome::Done);
         }
         if !self.is_in_place(now, task, shift.knob) {
-            self.let_through.insert(task, (now, Gate::Closed(why)));
             return;
         }
         self.release(now, task);
@@ -403,10 +401,6 @@ impl Run {
             OnBreach::Hold => {}
             OnBreach::BackOff => {
                 if !self.is_in_place(now, task, shift.knob) {
-                    let held = self.state.task(task).hold.clone();
-                    held.into_iter().for_each(|(_, why)| {
-                        self.let_through.insert(task, (now, Gate::Closed(why)));
-                    });
                     return;
                 }
                 let back = shift.step.abs().max(pace.first);

@@ -458,9 +458,7 @@ impl Task {
         };
         match self.is_fence(knob) {
             true => self.is_opened_by(knob, value),
-            false => {
-                self.undone_knob() == Some(knob) || (0..self.forward().len()).any(is_promoted)
-            }
+            false => self.undone_knob() == Some(knob) || (0..self.forward().len()).any(is_promoted),
         }
     }
 

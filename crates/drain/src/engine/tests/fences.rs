@@ -405,7 +405,8 @@ datacenters: {east: {capacity: 10}, west: {capacity: 10}}
 services: [db]
 ";
     let files = [("db", service), ("east", evacuation)];
-    let files = files.iter().chain(more).map(|(name, text)| (format!("{name}.yaml"), (*text).into()));
+    let files =
+        files.iter().chain(more).map(|(name, text)| (format!("{name}.yaml"), (*text).into()));
     let library = Library::new(files.collect());
     assert!(library.is_sound(), "{:?}", library.problems());
     let none = BTreeMap::new();

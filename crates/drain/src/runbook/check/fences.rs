@@ -45,14 +45,13 @@ pub(super) fn check_switches(runbooks: &Runbooks, scope: &Scope<'_>, problems: &
         let order = Order::new(runbooks, scope, direction, problems);
         for service in &scope.services {
             let switches = switches(runbooks, service, direction);
-            let is_before = |first: &Switch<'_>, second: &Switch<'_>| {
-                match std::ptr::eq(first.task, second.task) {
-                    true => first.stage < second.stage,
-                    false => order.is_after(
-                        &full_name(service, second.task),
-                        &full_name(service, first.task),
-                    ),
-                }
+            let is_before = |first: &Switch<'_>, second: &Switch<'_>| match std::ptr::eq(
+                first.task,
+                second.task,
+            ) {
+                true => first.stage < second.stage,
+                false => order
+                    .is_after(&full_name(service, second.task), &full_name(service, first.task)),
             };
             let around = switches.iter().find_map(|closes| {
                 let opens = |own: &&Switch<'_>| {

@@ -344,10 +344,7 @@ fn what_can_make_zero_of_something_is_found_where_it_is() {
                 "13 `max` behind a `-` is the least that is missing",
             ],
         ),
-        (
-            "(sum(a) - sum(b)) + (sum(b) - sum(a))",
-            vec!["18 `a` is on both sides of `+`"],
-        ),
+        ("(sum(a) - sum(b)) + (sum(b) - sum(a))", vec!["18 `a` is on both sides of `+`"]),
         // A shard whose replica is not measured has no partner, and no say.
         (
             "max(written - on(shard) applied)",

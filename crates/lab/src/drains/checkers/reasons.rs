@@ -157,11 +157,19 @@ fn is_explained(plan: &Plan, state: &State, task: TaskId, now: Time) -> bool {
         state.abort == Some(Abort::Revert)
             && plan.task_ids().any(|child| is_child(&child) && !is_back(child))
     };
+    // Each of their steps takes newer samples; `status` says of what.
+    let parents_go_back = || {
+        let mut parents = plan.task(task).parents();
+        parents.any(|parent| state.task(parent).phase == Phase::Reverting)
+    };
     let tries_again = own.failures > 0 && own.last_failure.is_some();
     match own.phase {
         _ if state.closed.is_some() || own.hold.is_some() || own.in_flight.is_some() => true,
         Phase::Waiting => waits() || goes_back_later(),
-        Phase::Running => tries_again || explains(plan, own, task, now) || goes_back_later(),
+        Phase::Running => {
+            let is_said = tries_again || explains(plan, own, task, now);
+            is_said || goes_back_later() || parents_go_back()
+        }
         Phase::Settling => tries_again || goes_back_later(),
         Phase::Reverting => tries_again,
         _ => true,

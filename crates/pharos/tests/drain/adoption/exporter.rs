@@ -120,7 +120,7 @@ fn lag(nodes: [SocketAddr; 2]) -> Option<u64> {
     };
     // The offsets of two histories say nothing.
     let is_one_history = replica.get("master_replid") == primary.get("master_replid");
-    let lag = offset(&primary, "master_repl_offset")?
-        .checked_sub(offset(replica, "slave_repl_offset")?);
+    let lag =
+        offset(&primary, "master_repl_offset")?.checked_sub(offset(replica, "slave_repl_offset")?);
     lag.filter(|_| is_up && is_one_history)
 }
