@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use drain::engine::{ATTEMPTS_MAX, Abort, DRIFTS_MAX, Effect, Hold, Mode, Phase, Run, RunOutcome};
 use drain::report::describe;
 use drain::{
-    Budget, ConditionId, Direction, Eta, Fence, KnobId, Millis, Plan, StageKind, TaskId, Time,
-    Value, Verdict, forecast, number,
+    Away, Budget, ConditionId, Direction, Eta, Fence, IdleTask, KnobId, LeftBehind, Millis, Plan,
+    StageKind, TaskId, Time, Value, Verdict, forecast, number,
 };
 use serde::{Deserialize, Serialize};
 use store::RunId;
@@ -158,6 +158,8 @@ pub enum NeedKind {
     Failed,
     /// Its knobs could not be put back.
     Unreverted,
+    /// A restore does not bring it back: its runbooks do not know it.
+    LeftBehind,
     /// Somebody else keeps setting a knob.
     Contested,
     /// A knob cannot be read, or an effect does not end.
@@ -261,6 +263,9 @@ impl Status {
         }
         let fences = state.left_closed(plan).map(|(task, fence)| fenced(run, task, fence, now));
         status.needs_person.extend(fences);
+        let left = plan.left_behind.iter().filter(|own| !own.is_given_up);
+        let left: Vec<NeedsPerson> = left.map(|own| left_behind(own, &status)).collect();
+        status.needs_person.extend(left);
         status.tell_fences(run, FENCED_FOR_LONG);
         status
     }
@@ -341,6 +346,10 @@ impl TaskStatus {
             Phase::Failed | Phase::Unreverted => self.failure.clone(),
             // A breach put it back, and a person has to retry it.
             Phase::Reverted if run.state().abort.is_none() => self.failure.clone(),
+            Phase::Done => {
+                let idle = run.plan().idle.iter().find(|own| own.task == self.name);
+                idle.map(IdleTask::describe)
+            }
             Phase::Stopped => Some(format!("a person stopped it in stage `{}`", self.stage)),
             phase if phase.is_active() || phase == Phase::Waiting => {
                 let held = || self.hold.as_ref().map(|hold| hold.why.clone());
@@ -587,6 +596,26 @@ fn needs(run: &Run, status: &Status) -> Vec<NeedsPerson> {
     }
     needs.sort_by_key(|need| (need.kind, need.since));
     needs
+}
+
+/// What a restore does not bring back.
+fn left_behind(own: &LeftBehind, status: &Status) -> NeedsPerson {
+    let (datacenter, name) = (&status.datacenter, own.name());
+    let known = match own.what {
+        Away::Knob { .. } => "runbooks that know it",
+        Away::Service { .. } => "an evacuation that has it",
+    };
+    NeedsPerson {
+        kind: NeedKind::LeftBehind,
+        task: None,
+        knob: Some(name.to_owned()),
+        since: status.opened,
+        why: own.describe(datacenter),
+        todo: format!(
+            "`restore {datacenter}` with {known}, or `restore {datacenter} --give-up {name}`, if \
+             nobody expects it back"
+        ),
+    }
 }
 
 /// A fence that a task left closed.

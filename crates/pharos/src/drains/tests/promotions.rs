@@ -60,6 +60,7 @@ async fn a_drain_does_not_promote_a_server_that_another_drain_left_fenced() {
         by: user(1000),
         reason: "a test".into(),
         overload: false,
+        give_up: Vec::new(),
     };
     let over = async |run: RunId| {
         until(async || !drains.driven().contains_key(&run)).await;
