@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use drain::engine::{Mode, Phase, Record, Run, RunOutcome};
+use drain::engine::{Actor, Command, Effect, Fact, Mode, Phase, Record, Run, RunOutcome};
 use drain::fleet::{Fleet, OtherRun};
 use drain::{
     Comparison, Condition, Direction, Knob, Millis, NoData, Plan, Position, ServiceTraffic, Source,
-    Time, TrafficKnob, Value,
+    StageKind, Time, TrafficKnob, Value,
 };
 use futures_util::{StreamExt, stream};
 use store::{Entry, Filter, RUNS_LIMIT_MAX, RunId, Store};
@@ -21,6 +21,7 @@ use super::Refused;
 use super::executor::World;
 use super::ledger::direction_name;
 use super::survey::LOOKS_MAX;
+use super::vigil::KEEPER;
 
 /// How long all knobs together may take.
 const READ_TIME_MAX: Duration = Duration::from_secs(5);
@@ -67,9 +68,15 @@ pub struct Recorded {
     services: BTreeMap<String, ServiceLeft>,
     /// The newest plan, for what it says about traffic.
     pub plan: Arc<Plan>,
-    /// The drain whose knobs are to be kept, if the newest run begun by a person
-    /// is one and nobody ended a run that put them back.
-    pub drain: Option<Kept>,
+    /// The drains whose knobs are to be kept, the newest first: each with those that
+    /// no newer run of a person set.
+    pub drains: Vec<Kept>,
+    /// Knobs that a newer run than the next to be added set, or whose task somebody
+    /// skipped.
+    touched: BTreeSet<Knob>,
+    /// The newest run that put knobs back and that somebody ended: what older drains
+    /// left is not kept.
+    pub given_up: Option<RunId>,
     /// Fences that runs left closed.
     pub fences: Vec<Knob>,
     /// When knobs were put back, the newest first.
@@ -326,10 +333,11 @@ async fn learn(world: &World, of: Filter<'_>) -> Result<Option<Recorded>, Refuse
             }
             let ended = match records(&world.store, run.id).await {
                 Ok((plan, records)) => Run::resume(plan.into(), &records)
+                    .map(|ended| (ended, records))
                     .map_err(|corrupt| Refused::Unreadable(corrupt.to_string())),
                 Err(refused) => Err(refused),
             };
-            let ended = match ended {
+            let (ended, records) = match ended {
                 Ok(ended) => ended,
                 // Nobody knows what it left, nor which of what older ones left it changed.
                 Err(Refused::Unreadable(why)) => {
@@ -341,7 +349,7 @@ async fn learn(world: &World, of: Filter<'_>) -> Result<Option<Recorded>, Refuse
             let own = learnt.get_or_insert_with(|| Recorded::new(run.id, &ended));
             match is_past {
                 true => own.add_services(run.id, &ended),
-                false => own.add(&run, &ended, by_people == 0),
+                false => own.add(&run, &ended, &records),
             }
             by_people += usize::from(ended.plan().puts_back.is_none());
             is_past |= ended.plan().direction == Direction::Restore
@@ -358,15 +366,16 @@ impl Recorded {
             knobs: Vec::new(),
             services: BTreeMap::new(),
             plan: run.plan().clone(),
-            drain: None,
+            drains: Vec::new(),
+            touched: BTreeSet::new(),
+            given_up: None,
             fences: Vec::new(),
             put_back: Vec::new(),
         }
     }
 
-    /// Adds what an older run left that no newer one changed. `is_last`: none
-    /// that was begun by a person is newer.
-    fn add(&mut self, of: &store::Run, run: &Run, is_last: bool) {
+    /// Adds what an older run left that no newer one changed.
+    fn add(&mut self, of: &store::Run, run: &Run, records: &[Record]) {
         let (plan, state) = (run.plan(), run.state());
         for (_, fence) in state.left_closed(plan) {
             self.fences.push(plan.knob(fence.knob).clone());
@@ -380,6 +389,10 @@ impl Recorded {
         }
         if plan.puts_back.is_some() {
             self.put_back.push((of.created_at, plan.knobs.iter().cloned().collect()));
+            // Whoever ends a run that puts knobs back wants them where they are.
+            if ended_by_a_person(records) {
+                self.given_up.get_or_insert(of.id);
+            }
             return;
         }
         self.add_services(of.id, run);
@@ -387,9 +400,13 @@ impl Recorded {
             state.closed,
             Some((_, RunOutcome::Completed | RunOutcome::CompletedWithSkips | RunOutcome::Held))
         );
-        if is_last && is_kept && plan.direction == Direction::Drain {
-            self.drain = Some(Kept::of(of.id, run));
+        if is_kept && plan.direction == Direction::Drain {
+            let mut kept = Kept::of(of.id, run);
+            let is_kept = |knob: &Knob| self.given_up.is_none() && !self.touched.contains(knob);
+            kept.knobs.retain(|(knob, ..)| is_kept(knob));
+            self.drains.push(kept);
         }
+        self.touched.extend(touched(run, records));
     }
 }
 
@@ -498,6 +515,33 @@ impl Kept {
         let knobs = knobs.into_iter().map(|(_, knob, value, service)| (knob, value, service));
         Kept { run: id, plan: plan.clone(), mode: state.mode, knobs: knobs.collect() }
     }
+}
+
+/// Knobs that a run set, or whose task somebody skipped.
+fn touched(run: &Run, records: &[Record]) -> BTreeSet<Knob> {
+    let (plan, state) = (run.plan(), run.state());
+    let written = records.iter().filter_map(|record| match &record.fact {
+        Fact::Issued { what: Effect::Write { knob, .. }, .. } => Some(*knob),
+        _ => None,
+    });
+    let skipped = plan.task_ids().filter(|id| state.task(*id).phase == Phase::Skipped);
+    let skipped =
+        skipped.flat_map(|id| &plan.task(id).stages).filter_map(|stage| match stage.kind {
+            StageKind::Shift { knob, .. } | StageKind::Set { knob, .. } => Some(knob),
+            _ => None,
+        });
+    let known = written.chain(skipped).filter(|knob| knob.index() < plan.knobs.len());
+    known.map(|knob| plan.knob(knob).clone()).collect()
+}
+
+/// Whether somebody said to end a run, or to go on without a task of it.
+fn ended_by_a_person(records: &[Record]) -> bool {
+    records.iter().any(|record| match &record.fact {
+        Fact::Commanded { by, command: Command::Abort { .. } | Command::Skip { .. }, .. } => {
+            *by != Actor::automatic(KEEPER)
+        }
+        _ => false,
+    })
 }
 
 /// Whether a knob carries traffic of the plan's datacenter. A primary or its

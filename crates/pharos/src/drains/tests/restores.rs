@@ -162,3 +162,28 @@ async fn only_what_the_operator_gives_up_is_forgotten() {
     assert_eq!(plan.left_behind, []);
     completes(&site, "west", Direction::Drain, Mode::Drill).await;
 }
+
+#[tokio::test]
+async fn a_restore_that_moved_nothing_ends_no_kept_drain() {
+    let asking = web(AT_ONCE, "").replace(
+        "restore:\n  shift:\n",
+        "restore:\n  ask: {template: Approval, with: {question: \"Now?\"}}\n  shift:\n    \
+         after: [ask]\n",
+    );
+    let site = Site::start(2, &asking, "keep_drained: always").await;
+    site.drained("east", Mode::Disaster).await;
+    let back = site.begin("east", Direction::Restore, Mode::Drill).await.unwrap();
+    site.say(back, "ann", Verb::Abort { how: Abort::Hold }).await;
+    assert_eq!(site.over(back).await, Some(RunOutcome::Held));
+    site.set("east", "1");
+    until(async || site.weight("east") == 0.0).await;
+    until(async || site.newest().await.outcome.is_some()).await;
+    assert_eq!(site.newest().await.actor, "keep_drained (automatic)");
+    // One that moved it ends it.
+    let back = site.begin("east", Direction::Restore, Mode::Drill).await.unwrap();
+    site.say(back, "ann", Verb::Approve { task: "web.ask".into() }).await;
+    assert_eq!(site.over(back).await, Some(RunOutcome::Completed));
+    assert_eq!(site.weight("east"), 1.0);
+    site.drains.look_between_runs().await.unwrap();
+    assert_eq!(site.newest().await.id, back);
+}
