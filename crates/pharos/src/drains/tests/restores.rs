@@ -187,3 +187,33 @@ async fn a_restore_that_moved_nothing_ends_no_kept_drain() {
     site.drains.look_between_runs().await.unwrap();
     assert_eq!(site.newest().await.id, back);
 }
+
+/// A server whose alerts are files in a folder.
+async fn alerting(home: &Path) -> Arc<Drains> {
+    write_runbooks(home, &[("web", WEB), ("east", EAST)]);
+    let mut config = config("one", home);
+    let alert = home.join("alert");
+    let command = ["sh", "-c", "cat > \"$0\"", alert.to_str().unwrap()];
+    let command = command.map(str::to_owned).to_vec();
+    config.notify.insert("oncall".into(), notify::Channel { command });
+    config.alert = Some("oncall".into());
+    Drains::start(config).await.unwrap()
+}
+
+#[tokio::test]
+async fn what_waits_for_a_person_from_the_first_status_on_is_told() {
+    let home = tempfile::tempdir().unwrap();
+    let alert = home.path().join("alert");
+    let is_told = async || std::fs::read_to_string(&alert).is_ok_and(|own| own.ends_with('\n'));
+    let drains = alerting(home.path()).await;
+    begin(&drains).await;
+    until(is_told).await;
+    let text = std::fs::read_to_string(&alert).unwrap();
+    assert!(text.contains("May web leave?"), "{text}");
+    // And again by whoever takes it up.
+    drains.stop().await;
+    drop(drains);
+    std::fs::remove_file(&alert).unwrap();
+    let _again = alerting(home.path()).await;
+    until(is_told).await;
+}
