@@ -94,6 +94,9 @@ pub struct HoldStatus {
     #[serde(default)]
     pub condition: Option<String>,
     pub why: String,
+    /// The commands that help, before it waits for a person.
+    #[serde(default)]
+    pub todo: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -324,6 +327,8 @@ impl TaskStatus {
                 kind: HoldKind::of(hold),
                 condition: hold.condition().map(|id| run.plan().condition(id).name.clone()),
                 why: why_held(run, id, hold, now, unseen),
+                // Data may never come back.
+                todo: matches!(hold, Hold::NoData { .. }).then(|| overrides(run, id, hold)),
             }),
             waits_for: task.parents().filter(is_open).map(name).collect(),
             asks: asks(run, id),
@@ -678,6 +683,19 @@ fn fenced_for(run: &Run, id: TaskId, status: &Status, patience: Millis) -> Optio
     })
 }
 
+/// What helps a task that a condition holds.
+fn overrides(run: &Run, id: TaskId, hold: &Hold) -> String {
+    let name = &run.plan().task(id).name;
+    match hold.condition().map(|condition| run.plan().condition(condition)) {
+        // Whoever overrides it loses what is missing.
+        Some(condition) if condition.is_exact => {
+            "bring its metric back, or `abort --revert`, which opens the fence".into()
+        }
+        Some(condition) => format!("`override {}`, `skip {name}` or `abort`", condition.name),
+        None => String::new(),
+    }
+}
+
 /// What a task needs a person for, if it does.
 fn need(run: &Run, id: TaskId, task: &TaskStatus, status: &Status) -> Option<NeedsPerson> {
     let (state, name) = (run.state().task(id), &task.name);
@@ -688,17 +706,6 @@ fn need(run: &Run, id: TaskId, task: &TaskStatus, status: &Status) -> Option<Nee
     let retry = || match is_fenced {
         true => format!("`retry {name}`, or `abort --revert`"),
         false => format!("`retry {name}` or `skip {name}`, or `abort`"),
-    };
-    let overrides = |hold: &Hold| match hold.condition() {
-        // Whoever overrides it loses what is missing.
-        Some(condition) if run.plan().condition(condition).is_exact => {
-            "bring its metric back, or `abort --revert`, which opens the fence".into()
-        }
-        Some(condition) => {
-            let condition = &run.plan().condition(condition).name;
-            format!("`override {condition}`, `skip {name}` or `abort`")
-        }
-        None => String::new(),
     };
     let knob = |knob: &KnobId| Some(run.plan().knob(*knob).to_string());
     let (kind, knob, since, todo) = match (state.phase, &state.hold) {
@@ -731,10 +738,10 @@ fn need(run: &Run, id: TaskId, task: &TaskStatus, status: &Status) -> Option<Nee
             (NeedKind::Limit, None, *since, todo)
         }
         (_, Some((since, hold @ Hold::Breach { .. }))) if status.now - *since >= PATIENCE => {
-            (NeedKind::Breach, None, *since, overrides(hold))
+            (NeedKind::Breach, None, *since, overrides(run, id, hold))
         }
         (_, Some((since, hold @ Hold::NoData { .. }))) if status.now - *since >= PATIENCE => {
-            (NeedKind::NoData, None, *since, overrides(hold))
+            (NeedKind::NoData, None, *since, overrides(run, id, hold))
         }
         // Somebody paused this task alone.
         (_, Some((since, Hold::Paused))) if !status.paused => {

@@ -568,6 +568,12 @@ impl Writer<'_> {
             None => task.name.clone(),
         };
         lines.extend(self.names(&group.iter().map(named).collect::<Vec<String>>()));
+        let todo = task.hold.as_ref().and_then(|hold| hold.todo.as_deref()).unwrap_or_default();
+        let todo = match names.len() {
+            0 | 1 => todo.to_owned(),
+            _ => todo.replace(&task.name, "TASK"),
+        };
+        lines.extend(self.todo(&todo));
         lines
     }
 
