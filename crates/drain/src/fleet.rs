@@ -88,7 +88,7 @@ pub struct Absent {
 impl Fleet {
     /// The position of the fleet: from the positions of knobs as far as they are
     /// known, what runs `recorded` of services without knobs (by service and
-    /// datacenter), and the runs that there are. `own` is the run that asks.
+    /// datacenter; `None` if that is unknown), and the runs that there are. `own` is the run that asks.
     ///
     /// An open run counts as if it were through: of two drains the earlier one
     /// for the later, so that one of them continues, and a restore for all, since
@@ -452,6 +452,9 @@ mod tests {
             keep_drained: KeepDrained::default(),
             puts_back: None,
             changed: None,
+            services: Default::default(),
+            left_behind: Vec::new(),
+            idle: Vec::new(),
         }
     }
 
@@ -463,7 +466,7 @@ mod tests {
             let value = Value::Number(values[usize::from(service == "chat")][at]?);
             Some(Position { value, original: Some(Value::Number(1.0)), is_out: false })
         };
-        let fleet = Fleet::of(plan, Some(7), position, |_, _| None, runs);
+        let fleet = Fleet::of(plan, Some(7), position, |_, _| Some(1.0), runs);
         assert!(fleet.is_of(plan));
         match fleet.check_limits(plan, Mode::Drill) {
             Ok(()) => "within".into(),

@@ -26,10 +26,11 @@ pub use condition::{Comparison, Condition, Measurement, NoData, Observed, Source
 pub use forecast::{Eta, Forecast, forecast};
 pub use number::{number, percent};
 pub use plan::{
-    Act, Basis, Budget, BudgetId, Capacity, ConditionId, Datacenter, DatacenterId, Direction, Exit,
-    Expected, Fence, Foresight, Goal, KeepDrained, Knob, KnobId, LOAD_MAX, Limits, Move, Next,
-    OnBreach, Outcome, Pace, Plan, Position, Predicted, Saying, ServiceTraffic, Stage, StageId,
-    StageKind, Task, TaskId, TrafficAt, TrafficKnob, Undo, UndoBy, Unserved,
+    Act, Away, Basis, Budget, BudgetId, Capacity, ConditionId, Datacenter, DatacenterId, Direction,
+    Exit, Expected, Fence, Foresight, Goal, IdleTask, KeepDrained, Knob, KnobId, LOAD_MAX,
+    LeftBehind, Limits, Move, Next, OnBreach, Outcome, Pace, Plan, Position, Predicted, Saying,
+    ServiceTraffic, Stage, StageId, StageKind, Task, TaskId, TrafficAt, TrafficKnob, Undo, UndoBy,
+    Unserved,
 };
 pub use runbook::promql;
 pub use time::{Millis, Time};

@@ -274,6 +274,9 @@ impl World {
             keep_drained: KeepDrained::default(),
             puts_back: None,
             changed: None,
+            services: Default::default(),
+            left_behind: Vec::new(),
+            idle: Vec::new(),
         }
     }
 
@@ -305,7 +308,7 @@ impl World {
             let value = self.knobs.get(knob)?.clone();
             Some(Position { value, original: self.original(knob), is_out: false })
         };
-        let mut fleet = Fleet::of(plan, own, position, |_, _| None, &runs);
+        let mut fleet = Fleet::of(plan, own, position, |_, _| Some(1.0), &runs);
         if !matches!(self.mutation, Mutation::CountsTasks | Mutation::BelievesPlans) {
             return fleet;
         }

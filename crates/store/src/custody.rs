@@ -172,7 +172,8 @@ pub fn row_misfit(run: &Run, opening: &AuditEntry) -> Option<String> {
     let action = opening_action(&run.direction, &run.datacenter);
     if run.actor != opening.actor {
         differs("by", &run.actor, &opening.actor)
-    } else if action != opening.action {
+    } else if opening.action != action && !opening.action.starts_with(&format!("{action}, ")) {
+        // What a restore gives up follows.
         differs("as", &action, &opening.action)
     } else if run.reason != opening.reason {
         differs("for", &run.reason, &opening.reason)

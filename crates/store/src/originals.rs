@@ -71,7 +71,11 @@ impl Store {
         let mut writer = self.writer().await.map_err(failed)?;
         let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
         let run = hold(&mut transaction, lease).await?;
-        forget_originals(&mut transaction, &run).await?;
+        sqlx::query("DELETE FROM originals WHERE datacenter = ?")
+            .bind(&run.datacenter)
+            .execute(&mut *transaction)
+            .await
+            .map_err(failed)?;
         transaction.commit().await.map_err(failed)
     }
 
@@ -134,10 +138,15 @@ pub(crate) async fn put_originals<S: AsRef<str>>(
     Ok(())
 }
 
-/// Forgets where the knobs of a datacenter stood.
-pub(crate) async fn forget_originals(connection: &mut SqliteConnection, run: &Run) -> Result<()> {
-    sqlx::query("DELETE FROM originals WHERE datacenter = ?")
+/// Forgets the value that a knob of a datacenter had before its drain.
+pub(crate) async fn forget_original(
+    connection: &mut SqliteConnection,
+    run: &Run,
+    knob: &str,
+) -> Result<()> {
+    sqlx::query("DELETE FROM originals WHERE datacenter = ? AND knob = ?")
         .bind(&run.datacenter)
+        .bind(knob)
         .execute(connection)
         .await
         .map_err(|error| Error::from_database("forgetting where knobs stood", error))?;

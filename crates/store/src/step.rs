@@ -12,7 +12,7 @@ use crate::history::{Performance, put_performance};
 use crate::key::{AuditKey, SentHead};
 use crate::lease::{Lease, hold, put_lease};
 use crate::open::Store;
-use crate::originals::{forget_originals, put_originals, put_share};
+use crate::originals::{forget_original, put_originals, put_share};
 use crate::records::{Entry, put_entries};
 use crate::runs::{NewRun, Run, put_outcome, put_run};
 
@@ -27,8 +27,8 @@ pub struct Step {
     pub drained: Option<(f64, u64)>,
     /// How tasks went, by their names.
     pub performances: Vec<(String, Performance)>,
-    /// The knobs are back where they stood.
-    pub forgets_originals: bool,
+    /// Knobs whose values before the drain are not needed any more.
+    pub forgets_originals: Vec<String>,
     /// Fences that the run leaves closed: their knobs, JSON, and since when.
     pub fences: Vec<(String, String, u64)>,
     /// How the run ended, and when.
@@ -112,8 +112,8 @@ async fn put_step(
         put_performance(connection, task, &run.direction, performance).await?;
     }
     put_fences(connection, run, &step.fences).await?;
-    if step.forgets_originals {
-        forget_originals(connection, run).await?;
+    for knob in &step.forgets_originals {
+        forget_original(connection, run, knob).await?;
     }
     if let Some((outcome, at)) = &step.ended {
         put_outcome(connection, run.id, outcome, *at).await?;

@@ -35,7 +35,7 @@ fn whole(run: RunId, first_seq: u64) -> Step {
         originals: vec![("edge:web".into(), "0.8".into())],
         drained: Some((0.5, 5)),
         performances: vec![("web.shift".into(), performance)],
-        forgets_originals: false,
+        forgets_originals: Vec::new(),
         fences: Vec::new(),
         ended: Some(("completed".into(), 6)),
     }

@@ -63,6 +63,7 @@ struct Compiler<'a, 'p> {
     condition_ids: HashMap<String, ConditionId>,
     /// How many have each name.
     condition_names: HashMap<String, u32>,
+    idle: Vec<IdleTask>,
 }
 
 /// A knob that a drain writes.
@@ -101,6 +102,7 @@ impl<'a, 'p> Compiler<'a, 'p> {
             conditions: Vec::new(),
             condition_ids: HashMap::new(),
             condition_names: HashMap::new(),
+            idle: Vec::new(),
         }
     }
 
@@ -134,6 +136,11 @@ impl<'a, 'p> Compiler<'a, 'p> {
             keep_drained: self.evacuation.keep_drained,
             puts_back: None,
             changed: None,
+            services: (self.runbooks.services.iter())
+                .map(|service| service.name.value.clone())
+                .collect(),
+            left_behind: Vec::new(),
+            idle: std::mem::take(&mut self.idle),
             knobs: std::mem::take(&mut self.knobs),
             conditions: std::mem::take(&mut self.conditions),
         };
@@ -271,6 +278,7 @@ impl<'a, 'p> Compiler<'a, 'p> {
         let template = self.runbooks.template(&task.template.as_ref()?.value)?;
         let mut expanded = runbook::expand(template, task, &service.name.value, self.dc())?;
         self.name_originals(&mut expanded);
+        self.note_idle(name, &expanded);
         let untouched = self.untouched_behind_fences(&expanded);
         let is_idle = untouched.is_some();
         if let Some(left_alone) = untouched {
@@ -518,6 +526,21 @@ impl<'a, 'p> Compiler<'a, 'p> {
             fences.push(Fence { knob, closed, open });
         }
         fences
+    }
+
+    /// Notes that a task has nothing to bring back, if so.
+    fn note_idle(&mut self, task: &str, stages: &[runbook::ExpandedStage]) {
+        let set = stages.iter().filter_map(|stage| match &stage.work {
+            Work::Shift { knob, to, .. } | Work::Set { knob, to, .. } => {
+                Some((knob, matches!(to, Aim::Original) && self.is_untouched(knob)))
+            }
+            _ => None,
+        });
+        let (knobs, is_untouched): (BTreeSet<&String>, Vec<bool>) = set.unzip();
+        if !knobs.is_empty() && is_untouched.iter().all(|own| *own) {
+            let knobs = knobs.into_iter().cloned().collect();
+            self.idle.push(IdleTask { task: task.to_owned(), knobs });
+        }
     }
 
     /// Whether the drain that is undone did not come to a knob. What it changes is

@@ -351,6 +351,9 @@ mod tests {
             keep_drained: KeepDrained::default(),
             puts_back: None,
             changed: None,
+            services: Default::default(),
+            left_behind: Vec::new(),
+            idle: Vec::new(),
         }
     }
 

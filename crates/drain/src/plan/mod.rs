@@ -9,7 +9,7 @@ mod graph;
 mod load;
 mod traffic;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -54,6 +54,77 @@ pub struct Plan {
     /// samples that were taken later.
     #[serde(default)]
     pub changed: Option<Time>,
+    /// Every service that the runbooks know, also those of other evacuations.
+    #[serde(default)]
+    pub services: BTreeSet<String>,
+    /// Of a restore: what earlier drains moved and this run does not bring back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_behind: Vec<LeftBehind>,
+    /// Of a restore: tasks that have nothing to bring back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub idle: Vec<IdleTask>,
+}
+
+/// What a drain moved and a restore does not bring back, since its runbooks do not
+/// know it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftBehind {
+    pub what: Away,
+    /// The run that moved it.
+    pub run: u64,
+    /// The operator has given it up: nobody expects it back.
+    pub is_given_up: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Away {
+    Knob {
+        name: String,
+        /// Its value before the drain, as JSON.
+        original: String,
+    },
+    /// A service without traffic knobs.
+    Service { name: String },
+}
+
+/// A task of a restore that has nothing to bring back: no drain recorded a value of
+/// its knobs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdleTask {
+    pub task: String,
+    pub knobs: Vec<String>,
+}
+
+impl LeftBehind {
+    /// The knob or the service, as the operator names it.
+    pub fn name(&self) -> &str {
+        match &self.what {
+            Away::Knob { name, .. } | Away::Service { name } => name,
+        }
+    }
+
+    /// What happened to it, and what does not.
+    pub fn describe(&self, datacenter: &str) -> String {
+        let Self { run, .. } = self;
+        match &self.what {
+            Away::Knob { name, original } => format!(
+                "{name}: run {run} set it, it was {original} before, and this restore does not \
+                 bring it back: the runbooks do not know it"
+            ),
+            Away::Service { name } => format!(
+                "service {name}: run {run} moved it out of {datacenter}, and this restore does not \
+                 bring it back: the runbooks do not have it there"
+            ),
+        }
+    }
+}
+
+impl IdleTask {
+    pub fn describe(&self) -> String {
+        let knobs = self.knobs.join(", ");
+        format!("nothing to bring back: no drain recorded a value of {knobs}, left as it is")
+    }
 }
 
 /// In which mode a drain must have been for its knobs to be put back after it.

@@ -107,7 +107,7 @@ impl ServiceTraffic {
 
     /// The share of its traffic that a datacenter is open to: the least of what
     /// its knobs say. `None` if one that counts is unknown. `recorded` is what
-    /// runs say about a service without such knobs. Originals are those of now:
+    /// runs say about a service without such knobs, `None` if that is unknown. Originals are those of now:
     /// another run may have recorded one since the plan was made.
     pub fn multiplier(
         &self,
@@ -117,7 +117,7 @@ impl ServiceTraffic {
     ) -> Option<f64> {
         let own = &self.datacenters[datacenter];
         if own.knobs.is_empty() {
-            return Some(if self.is_in(datacenter) { recorded.unwrap_or(1.0) } else { 0.0 });
+            return if self.is_in(datacenter) { recorded } else { Some(0.0) };
         }
         let mut least: f64 = 1.0;
         for knob in &own.knobs {
@@ -257,6 +257,7 @@ mod tests {
         assert_eq!(two(1.0).multiplier(0, one, None), None);
         assert_eq!(two(0.0).multiplier(0, one, None), Some(0.0), "it is not expected there");
         assert_eq!(two(1.0).multiplier(1, one, Some(0.0)), Some(0.0), "no knob carries it");
-        assert_eq!(two(1.0).multiplier(1, one, None), Some(1.0));
+        assert_eq!(two(1.0).multiplier(1, one, Some(1.0)), Some(1.0));
+        assert_eq!(two(1.0).multiplier(1, one, None), None, "nobody knows");
     }
 }

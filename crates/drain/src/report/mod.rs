@@ -66,6 +66,9 @@ pub struct Report {
     pub astray: Vec<Astray>,
     /// Fences that were closed when the run was: writes were refused.
     pub fences: Vec<FenceReport>,
+    /// Of a restore: what it did not bring back, and which tasks had nothing to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_behind: Vec<String>,
     pub commands: Vec<Said>,
     pub effects: u64,
 }
@@ -376,6 +379,7 @@ impl Gathered {
                     value: fence.closed.clone(),
                 })
                 .collect(),
+            left_behind: left_behind(plan),
             commands: self.said,
             effects: self.effects,
         }
@@ -448,4 +452,14 @@ pub fn describe(plan: &Plan, why: &Hold) -> String {
         Hold::InUse { knob, by } => format!("{} is in use by {by}", plan.knob(*knob)),
         Hold::Unanswered { .. } => "no answer to what it does".into(),
     }
+}
+
+/// What a restore did not bring back, and which of its tasks had nothing to.
+fn left_behind(plan: &Plan) -> Vec<String> {
+    let left = plan.left_behind.iter().map(|own| {
+        let given_up = if own.is_given_up { "; the operator gave it up" } else { "" };
+        format!("{}{given_up}", own.describe(&plan.datacenter))
+    });
+    let idle = plan.idle.iter().map(|own| format!("{}: {}", own.task, own.describe()));
+    left.chain(idle).collect()
 }

@@ -1,6 +1,8 @@
 //! Who is at the other end of the control socket: what the kernel recorded when
 //! it connected (`SO_PEERCRED`). Nothing that the client says is part of it.
 
+use std::sync::LazyLock;
+
 use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
@@ -12,6 +14,10 @@ use tokio::net::UnixStream;
 
 use super::error;
 
+/// Where the kernel says which uid stands for those without a mapping, and the one
+/// that it is by default.
+const OVERFLOW_UID_FILE: &str = "/proc/sys/kernel/overflowuid";
+const OVERFLOW_UID: u32 = 65534;
 /// The longest name of an account that is kept, in bytes.
 const NAME_LEN_MAX: usize = 256;
 
@@ -35,7 +41,7 @@ impl Peer {
     pub async fn actor(self) -> Actor {
         let name = match self.account().await {
             Account::Named(name) => Some(name),
-            Account::None | Account::Unknown => None,
+            Account::None | Account::Unknown | Account::Unmapped => None,
         };
         Actor::user(User { uid: self.uid, gid: self.gid, pid: self.pid, name })
     }
@@ -50,6 +56,14 @@ impl Peer {
     /// but nobody could say later who it was. When the database does not answer,
     /// the mode of the socket decides alone: a disaster may have taken it away.
     async fn refusal(self) -> Option<String> {
+        if is_unmapped(self.uid) {
+            return Some(format!(
+                "uid {} has no mapping here: the kernel shows every user outside of the user \
+                 namespace of the server as this one, and it may only look; accepted: an operator \
+                 whose uid is mapped into the user namespace of the server",
+                self.uid
+            ));
+        }
         let is_own = self.uid == 0 || self.uid == rustix::process::geteuid().as_raw();
         (!is_own && self.account().await == Account::None).then(|| {
             format!(
@@ -86,9 +100,24 @@ enum Account {
     None,
     /// It does not answer.
     Unknown,
+    /// It is the uid of everybody who has none here, whatever name the database has.
+    Unmapped,
+}
+
+/// Whether the kernel says that it is the uid of whoever has none in the user
+/// namespace of this process.
+fn is_unmapped(uid: u32) -> bool {
+    static OVERFLOW: LazyLock<u32> = LazyLock::new(|| {
+        let text = std::fs::read_to_string(OVERFLOW_UID_FILE).unwrap_or_default();
+        text.trim().parse().unwrap_or(OVERFLOW_UID)
+    });
+    uid == *OVERFLOW
 }
 
 fn account_of(uid: u32) -> Account {
+    if is_unmapped(uid) {
+        return Account::Unmapped;
+    }
     match nix::unistd::User::from_uid(Uid::from_raw(uid)) {
         Ok(Some(user)) if user.name.len() <= NAME_LEN_MAX => Account::Named(user.name),
         Ok(_) => Account::None,
@@ -133,5 +162,16 @@ mod tests {
         for uid in [0, rustix::process::geteuid().as_raw()] {
             assert_eq!(of(uid).refusal().await, None);
         }
+    }
+
+    /// In a user namespace it is every user of the host without a mapping.
+    #[tokio::test]
+    async fn the_overflow_uid_is_nobody() {
+        let text = std::fs::read_to_string("/proc/sys/kernel/overflowuid").unwrap();
+        let peer = Peer { uid: text.trim().parse().unwrap(), gid: 1, pid: None };
+        let refusal = peer.refusal().await.expect("a refusal");
+        assert!(refusal.contains("has no mapping here"), "{refusal}");
+        let actor = peer.actor().await;
+        assert!(!actor.is_person(), "{actor}");
     }
 }

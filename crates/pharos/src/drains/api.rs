@@ -419,6 +419,8 @@ struct Begin {
     reason: String,
     #[serde(default)]
     overload: bool,
+    #[serde(default)]
+    give_up: Vec<String>,
 }
 
 async fn begin(
@@ -431,7 +433,7 @@ async fn begin(
         Err(rejection) => {
             let accepted = "{\"datacenter\": NAME, \"direction\": \"drain\" or \"restore\", \
                             \"mode\": \"drill\" or \"disaster\", \"by\": COMMENT, \"reason\": WHY, \
-                            \"overload\": true or false}";
+                            \"overload\": true or false, \"give_up\": [NAME, …]}";
             return misread(rejection.body_text(), accepted);
         }
     };
@@ -442,6 +444,7 @@ async fn begin(
         by: peer.actor().await.commented(wanted.by.as_deref()),
         reason: wanted.reason,
         overload: wanted.overload,
+        give_up: wanted.give_up,
     };
     match drains.begin(wanted).await {
         Ok((run, warnings)) => Json(json!({ "run": run.0, "warnings": warnings })).into_response(),

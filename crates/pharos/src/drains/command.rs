@@ -18,7 +18,14 @@ pub enum DrainCommand {
     /// Move the traffic of a datacenter elsewhere
     Drain(Begin),
     /// Bring the traffic of a datacenter back
-    Restore(Begin),
+    Restore {
+        /// A knob or service that an earlier drain moved, that the runbooks do not
+        /// know any more, and that nobody expects back; may be given several times
+        #[arg(long, value_name = "NAME")]
+        give_up: Vec<String>,
+        #[command(flatten)]
+        begin: Begin,
+    },
     /// Show what a drain or a restore would do now: order, times, weights,
     /// capacity
     Plan {
@@ -219,7 +226,7 @@ pub fn run(command: DrainCommand) -> Result<u8, String> {
 impl DrainCommand {
     fn socket(&self) -> &Socket {
         match self {
-            DrainCommand::Drain(begin) | DrainCommand::Restore(begin) => &begin.socket,
+            DrainCommand::Drain(begin) | DrainCommand::Restore { begin, .. } => &begin.socket,
             DrainCommand::Pause(of) | DrainCommand::Resume(of) | DrainCommand::Accelerate(of) => {
                 &of.said.socket
             }
@@ -244,8 +251,8 @@ impl DrainCommand {
 
 fn obey(command: DrainCommand) -> Result<u8, String> {
     match command {
-        DrainCommand::Drain(begin) => begin.begin("drain"),
-        DrainCommand::Restore(begin) => begin.begin("restore"),
+        DrainCommand::Drain(begin) => begin.begin("drain", &[]),
+        DrainCommand::Restore { give_up, begin } => begin.begin("restore", &give_up),
         DrainCommand::Plan { datacenter, restore, socket } => {
             let direction = if restore { "restore" } else { "drain" };
             let planned = socket.get(&format!("/v1/plans/{direction}/{}", escaped(&datacenter)))?;
@@ -314,11 +321,12 @@ impl Who {
 }
 
 impl Begin {
-    fn begin(self, direction: &str) -> Result<u8, String> {
+    fn begin(self, direction: &str, give_up: &[String]) -> Result<u8, String> {
         let mode = if self.disaster { "disaster" } else { "drill" };
         let wanted = json!({
             "datacenter": self.datacenter, "direction": direction, "mode": mode,
             "by": self.who.comment(), "reason": self.who.reason, "overload": self.overload,
+            "give_up": give_up,
         });
         let begun = self.socket.post("/v1/drains", &wanted.to_string())?;
         if self.watch

@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep, sleep_until};
 
 use super::clock::{Clock, LeaseClock};
-use super::status::{Status, Unseen};
+use super::status::{NeedsPerson, Status, Unseen};
 use super::tenure::{Tenure, boot_ms};
 use super::{fleet, ledger, notify};
 use health::Health;
@@ -122,6 +122,9 @@ pub struct Executor {
     /// The epochs that their claims came with.
     epochs: BTreeMap<TaskId, u64>,
     unseen: Unseen,
+    /// What waits for a person, as far as people were told. Whoever takes a run up
+    /// tells them all of it.
+    told: Vec<NeedsPerson>,
     /// Who waits to hear that what they said is on the disk.
     unanswered: Vec<oneshot::Sender<Result<(), Refusal>>>,
     shown: Instant,
@@ -153,6 +156,7 @@ impl Executor {
             claims: None,
             epochs: BTreeMap::new(),
             unseen: Unseen::default(),
+            told: Vec::new(),
             unanswered: Vec::new(),
             shown: Instant::now(),
         }
@@ -574,9 +578,9 @@ impl Executor {
         if is_over || self.shown.elapsed() >= STATUS_EVERY / 2 {
             let now = self.world.clock.now();
             let status = Status::of(&self.run, self.lease.run, now, &self.unseen);
-            let messages =
-                self.world.channels.compare(self.lease.run, &self.status.borrow(), &status);
+            let messages = self.world.channels.compare(self.lease.run, &self.told, &status);
             self.world.channels.send(messages);
+            self.told.clone_from(&status.needs_person);
             self.status.send_replace(Arc::new(status));
             self.shown = Instant::now();
         }

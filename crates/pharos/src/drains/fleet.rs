@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use drain::engine::{Mode, Phase, Record, Run, RunOutcome};
+use drain::engine::{Actor, Command, Effect, Fact, Mode, Phase, Record, Run, RunOutcome};
 use drain::fleet::{Fleet, OtherRun};
 use drain::{
-    Comparison, Condition, Direction, Knob, Millis, NoData, Plan, Position, Source, Time,
-    TrafficKnob, Value,
+    Comparison, Condition, Direction, Knob, Millis, NoData, Plan, Position, ServiceTraffic, Source,
+    StageKind, Time, TrafficKnob, Value,
 };
 use futures_util::{StreamExt, stream};
 use store::chain::Digest;
@@ -22,6 +22,7 @@ use super::Refused;
 use super::executor::World;
 use super::ledger::direction_name;
 use super::survey::LOOKS_MAX;
+use super::vigil::KEEPER;
 
 /// How long all knobs together may take.
 const READ_TIME_MAX: Duration = Duration::from_secs(5);
@@ -64,13 +65,19 @@ pub struct Recorded {
     pub newest: RunId,
     /// Where knobs were left, by which run.
     pub knobs: Vec<Left>,
-    /// The share that is open of services, as tasks say.
-    services: BTreeMap<String, f64>,
+    /// Services, as the newest run that had each of them left them.
+    services: BTreeMap<String, ServiceLeft>,
     /// The newest plan, for what it says about traffic.
     pub plan: Arc<Plan>,
-    /// The drain whose knobs are to be kept, if the newest run begun by a person
-    /// is one and nobody ended a run that put them back.
-    pub drain: Option<Kept>,
+    /// The drains whose knobs are to be kept, the newest first: each with those that
+    /// no newer run of a person set.
+    pub drains: Vec<Kept>,
+    /// Knobs that a newer run than the next to be added set, or whose task somebody
+    /// skipped.
+    touched: BTreeSet<Knob>,
+    /// The newest run that put knobs back and that somebody ended: what older drains
+    /// left is not kept.
+    pub given_up: Option<RunId>,
     /// Fences that runs left closed.
     pub fences: Vec<Knob>,
     /// When knobs were put back, the newest first.
@@ -84,6 +91,18 @@ pub struct Left {
     pub value: Value,
     pub run: RunId,
     pub since: Time,
+}
+
+/// A service as a run left it.
+#[derive(Clone, Debug)]
+struct ServiceLeft {
+    /// The share that is open.
+    share: f64,
+    /// No traffic knob carries it, so only runs tell whether it is there.
+    is_knobless: bool,
+    /// The run that moved it, or the newest that had it.
+    run: RunId,
+    has_moved: bool,
 }
 
 /// What a drain left that is to stay.
@@ -113,23 +132,30 @@ pub struct Written {
 
 /// The same, with what is written of each record.
 pub async fn written(store: &Store, id: RunId) -> Result<Written, Refused> {
-    let unreadable = |what: &str, why: &dyn std::fmt::Display| {
-        Refused::Unreadable(format!("{what} of run {id}: {why}"))
-    };
-    let plan = store.plan(id).await.map_err(|error| match error {
-        store::Error::NoSuchRun(_) => unreadable("the plan", &"it is missing"),
-        other => unread("the plan", id, other),
-    })?;
-    let plan_digest = Digest::of(plan.as_bytes());
-    let plan = serde_json::from_str(&plan).map_err(|error| unreadable("the plan", &error))?;
+    let (plan, plan_digest) = plan_of(store, id).await?;
     let all = store.records(id, 0).all().await;
     let mut entries = Vec::new();
     for entry in all.map_err(|error| unread("the records", id, error))? {
         let record = serde_json::from_str(&entry.json)
-            .map_err(|error| unreadable(&format!("record {}", entry.seq), &error))?;
+            .map_err(|error| unreadable(&format!("record {}", entry.seq), id, &error))?;
         entries.push((entry, record));
     }
     Ok(Written { plan, plan_digest, entries })
+}
+
+/// The plan of a run that is known to exist, and the digest of its JSON.
+async fn plan_of(store: &Store, id: RunId) -> Result<(Plan, Digest), Refused> {
+    let json = store.plan(id).await.map_err(|error| match error {
+        store::Error::NoSuchRun(_) => unreadable("the plan", id, &"it is missing"),
+        other => unread("the plan", id, other),
+    })?;
+    let plan = serde_json::from_str(&json);
+    let plan = plan.map_err(|error| unreadable("the plan", id, &error))?;
+    Ok((plan, Digest::of(json.as_bytes())))
+}
+
+fn unreadable(what: &str, id: RunId, why: &dyn std::fmt::Display) -> Refused {
+    Refused::Unreadable(format!("{what} of run {id}: {why}"))
 }
 
 /// What another process keeps busy can be read later.
@@ -154,7 +180,7 @@ pub async fn position(world: &World, plan: &Plan, own: Option<RunId>) -> Result<
     let has_knobless =
         |at: usize| plan.traffic.iter().any(|own| own.datacenters[at].knobs.is_empty());
     let mut recorded: BTreeMap<&str, Arc<Recorded>> = BTreeMap::new();
-    let mut runs = Vec::new();
+    let (mut runs, mut unread) = (Vec::new(), BTreeSet::new());
     for (at, datacenter) in plan.datacenters.iter().enumerate() {
         let name = datacenter.name.as_str();
         let of = Filter { datacenter: Some(name), ..Filter::default() };
@@ -164,7 +190,10 @@ pub async fn position(world: &World, plan: &Plan, own: Option<RunId>) -> Result<
             match self::recorded(world, name).await {
                 Ok(found) => recorded.extend(found.map(|found| (name, found))),
                 // Then it is unknown.
-                Err(why) => tracing::warn!(datacenter = name, "what its runs left: {why}"),
+                Err(why) => {
+                    tracing::warn!(datacenter = name, "what its runs left: {why}");
+                    unread.insert(name);
+                }
             }
         }
     }
@@ -204,8 +233,9 @@ pub async fn position(world: &World, plan: &Plan, own: Option<RunId>) -> Result<
         let Seen { value, is_out } = known(knob)?;
         Some(Position { value, original, is_out })
     };
-    let of_service = |service: &str, datacenter: &str| {
-        recorded.get(datacenter).and_then(|own| own.services.get(service)).copied()
+    let of_service = |service: &str, datacenter: &str| match recorded.get(datacenter) {
+        Some(own) => own.share_of(service, plan),
+        None => (!unread.contains(datacenter)).then_some(1.0),
     };
     let others: Vec<OtherRun<'_>> = runs
         .iter()
@@ -292,17 +322,34 @@ pub async fn recorded(world: &World, datacenter: &str) -> Result<Option<Arc<Reco
 async fn learn(world: &World, of: Filter<'_>) -> Result<Option<Recorded>, Refused> {
     let mut before = None;
     let (mut learnt, mut by_people): (Option<Recorded>, usize) = (None, 0);
+    // A restore has brought back all that it had. What it did not have is as older runs left it.
+    let mut is_past = false;
     for _ in 0..RUNS_LIMIT_MAX / PAGE {
         let page = world.store.runs(Filter { before, ..of }, PAGE).await?;
         let Some(oldest) = page.last() else { break };
         before = Some(oldest.id);
         for run in page {
+            if by_people >= RUNS_MAX {
+                return Ok(learnt);
+            }
+            if let Some(own) = learnt.as_ref().filter(|_| is_past) {
+                match plan_of(&world.store, run.id).await {
+                    Ok((plan, _)) if own.knows_services_of(&plan) => {
+                        by_people += usize::from(plan.puts_back.is_none());
+                        continue;
+                    }
+                    Ok(_) => {}
+                    Err(Refused::Unreadable(_)) => return Ok(learnt),
+                    Err(refused) => return Err(refused),
+                }
+            }
             let ended = match records(&world.store, run.id).await {
                 Ok((plan, records)) => Run::resume(plan.into(), &records)
+                    .map(|ended| (ended, records))
                     .map_err(|corrupt| Refused::Unreadable(corrupt.to_string())),
                 Err(refused) => Err(refused),
             };
-            let ended = match ended {
+            let (ended, records) = match ended {
                 Ok(ended) => ended,
                 // Nobody knows what it left, nor which of what older ones left it changed.
                 Err(Refused::Unreadable(why)) => {
@@ -312,13 +359,13 @@ async fn learn(world: &World, of: Filter<'_>) -> Result<Option<Recorded>, Refuse
                 Err(refused) => return Err(refused),
             };
             let own = learnt.get_or_insert_with(|| Recorded::new(run.id, &ended));
-            own.add(&run, &ended, by_people == 0);
-            by_people += usize::from(ended.plan().puts_back.is_none());
-            let is_back = ended.plan().direction == Direction::Restore
-                && matches!(ended.state().closed, Some((_, RunOutcome::Completed)));
-            if is_back || by_people >= RUNS_MAX {
-                return Ok(learnt);
+            match is_past {
+                true => own.add_services(run.id, &ended),
+                false => own.add(&run, &ended, &records),
             }
+            by_people += usize::from(ended.plan().puts_back.is_none());
+            is_past |= ended.plan().direction == Direction::Restore
+                && matches!(ended.state().closed, Some((_, RunOutcome::Completed)));
         }
     }
     Ok(learnt)
@@ -331,15 +378,16 @@ impl Recorded {
             knobs: Vec::new(),
             services: BTreeMap::new(),
             plan: run.plan().clone(),
-            drain: None,
+            drains: Vec::new(),
+            touched: BTreeSet::new(),
+            given_up: None,
             fences: Vec::new(),
             put_back: Vec::new(),
         }
     }
 
-    /// Adds what an older run left that no newer one changed. `is_last`: none
-    /// that was begun by a person is newer.
-    fn add(&mut self, of: &store::Run, run: &Run, is_last: bool) {
+    /// Adds what an older run left that no newer one changed.
+    fn add(&mut self, of: &store::Run, run: &Run, records: &[Record]) {
         let (plan, state) = (run.plan(), run.state());
         for (_, fence) in state.left_closed(plan) {
             self.fences.push(plan.knob(fence.knob).clone());
@@ -353,23 +401,114 @@ impl Recorded {
         }
         if plan.puts_back.is_some() {
             self.put_back.push((of.created_at, plan.knobs.iter().cloned().collect()));
+            // Whoever ends a run that puts knobs back wants them where they are.
+            if ended_by_a_person(records) {
+                self.given_up.get_or_insert(of.id);
+            }
             return;
         }
-        let fleet = Fleet::left_by(plan, state);
-        let own = plan.own_index();
-        for (traffic, row) in plan.traffic.iter().zip(&fleet.multipliers) {
-            if let Some(share) = own.and_then(|own| row[own]) {
-                self.services.entry(traffic.service.clone()).or_insert(share);
-            }
-        }
+        self.add_services(of.id, run);
         let is_kept = matches!(
             state.closed,
             Some((_, RunOutcome::Completed | RunOutcome::CompletedWithSkips | RunOutcome::Held))
         );
-        if is_last && is_kept && plan.direction == Direction::Drain {
-            self.drain = Some(Kept::of(of.id, run));
+        if is_kept && plan.direction == Direction::Drain {
+            let mut kept = Kept::of(of.id, run);
+            let is_kept = |knob: &Knob| self.given_up.is_none() && !self.touched.contains(knob);
+            kept.knobs.retain(|(knob, ..)| is_kept(knob));
+            self.drains.push(kept);
+        }
+        self.touched.extend(touched(run, records));
+    }
+}
+
+impl Recorded {
+    /// Adds how an older run left services that no newer one had.
+    fn add_services(&mut self, id: RunId, run: &Run) {
+        let (plan, state) = (run.plan(), run.state());
+        let Some(own) = plan.own_index().filter(|_| plan.puts_back.is_none()) else { return };
+        let has_begun = |service: &str| {
+            let mut of = plan.task_ids().filter(|id| plan.task(*id).service == service);
+            plan.direction == Direction::Drain && of.any(|id| state.task(id).started.is_some())
+        };
+        let fleet = Fleet::left_by(plan, state);
+        for (traffic, row) in plan.traffic.iter().zip(&fleet.multipliers) {
+            let Some(share) = row[own] else { continue };
+            let is_knobless = traffic.datacenters[own].knobs.is_empty() && traffic.is_in(own);
+            let new = ServiceLeft { share, is_knobless, run: id, has_moved: false };
+            let left = self.services.entry(traffic.service.clone()).or_insert(new);
+            if !left.has_moved && has_begun(&traffic.service) {
+                (left.run, left.has_moved) = (id, true);
+            }
+        }
+        if matches!(state.closed, Some((_, RunOutcome::Completed))) {
+            for own in plan.left_behind.iter().filter(|own| own.is_given_up) {
+                let new = ServiceLeft { share: 1.0, is_knobless: true, run: id, has_moved: true };
+                self.services.entry(own.name().to_owned()).or_insert(new);
+            }
         }
     }
+
+    /// Whether an older run could say nothing about services that is not known.
+    fn knows_services_of(&self, plan: &Plan) -> bool {
+        let is_known = |own: &ServiceLeft| own.has_moved || own.share > 0.0 || !own.is_knobless;
+        let mut services = plan.traffic.iter().map(|own| &own.service);
+        services.all(|own| self.services.get(own).is_some_and(is_known))
+    }
+
+    /// The share of a service that is open, by what runs did; `None` if that is
+    /// unknown.
+    fn share_of(&self, service: &str, plan: &Plan) -> Option<f64> {
+        match self.services.get(service) {
+            Some(left) => Some(left.share),
+            // It may be one that was moved away under another name.
+            None => self.services_lost(plan).next().is_none().then_some(1.0),
+        }
+    }
+
+    /// Services without traffic knobs that were moved away and that no restore has
+    /// brought back, with the runs that moved them.
+    pub fn services_away(&self) -> impl Iterator<Item = (&String, RunId)> {
+        let away = self.services.iter().filter(|(_, own)| own.is_knobless && own.share <= 0.0);
+        away.map(|(name, own)| (name, own.run))
+    }
+
+    /// Those of them that runbooks do not know any more.
+    fn services_lost(&self, plan: &Plan) -> impl Iterator<Item = (&String, RunId)> {
+        let is_known = |name: &String| {
+            plan.services.contains(name) || plan.traffic.iter().any(|own| own.service == *name)
+        };
+        self.services_away().filter(move |(name, _)| !is_known(name))
+    }
+}
+
+/// Services of a plan of which it is unknown whether a datacenter serves them: no
+/// run had them there, and others that were moved away are in no runbook.
+pub async fn unknown_services(world: &World, plan: &Plan) -> Vec<String> {
+    let mut unknown = Vec::new();
+    for (at, datacenter) in plan.datacenters.iter().enumerate() {
+        let at_this = |own: &&ServiceTraffic| own.datacenters[at].knobs.is_empty() && own.is_in(at);
+        let mut knobless = plan.traffic.iter().filter(at_this).peekable();
+        if knobless.peek().is_none() || datacenter.name == plan.datacenter {
+            continue;
+        }
+        // Who cannot be asked here was asked a moment ago, for the plan.
+        let Ok(Some(own)) = recorded(world, &datacenter.name).await else { continue };
+        let lost = own.services_lost(plan).map(|(name, run)| {
+            format!("{name}, which run {run} moved out of {} and no runbook has", datacenter.name)
+        });
+        let lost: Vec<String> = lost.collect();
+        for service in knobless.filter(|service| own.share_of(&service.service, plan).is_none()) {
+            unknown.push(format!(
+                "whether {} serves {} is unknown: no run had it there, and it may be {}; accepted: \
+                 a restore of {0} that has it",
+                datacenter.name,
+                service.service,
+                lost.join(", or ")
+            ));
+        }
+    }
+    unknown
 }
 
 impl Kept {
@@ -388,6 +527,33 @@ impl Kept {
         let knobs = knobs.into_iter().map(|(_, knob, value, service)| (knob, value, service));
         Kept { run: id, plan: plan.clone(), mode: state.mode, knobs: knobs.collect() }
     }
+}
+
+/// Knobs that a run set, or whose task somebody skipped.
+fn touched(run: &Run, records: &[Record]) -> BTreeSet<Knob> {
+    let (plan, state) = (run.plan(), run.state());
+    let written = records.iter().filter_map(|record| match &record.fact {
+        Fact::Issued { what: Effect::Write { knob, .. }, .. } => Some(*knob),
+        _ => None,
+    });
+    let skipped = plan.task_ids().filter(|id| state.task(*id).phase == Phase::Skipped);
+    let skipped =
+        skipped.flat_map(|id| &plan.task(id).stages).filter_map(|stage| match stage.kind {
+            StageKind::Shift { knob, .. } | StageKind::Set { knob, .. } => Some(knob),
+            _ => None,
+        });
+    let known = written.chain(skipped).filter(|knob| knob.index() < plan.knobs.len());
+    known.map(|knob| plan.knob(knob).clone()).collect()
+}
+
+/// Whether somebody said to end a run, or to go on without a task of it.
+fn ended_by_a_person(records: &[Record]) -> bool {
+    records.iter().any(|record| match &record.fact {
+        Fact::Commanded { by, command: Command::Abort { .. } | Command::Skip { .. }, .. } => {
+            *by != Actor::automatic(KEEPER)
+        }
+        _ => false,
+    })
 }
 
 /// Whether a knob carries traffic of the plan's datacenter. A primary or its

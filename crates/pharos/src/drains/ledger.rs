@@ -4,7 +4,7 @@
 use drain::engine::{Actor, Effect, Fact, Record, Run, RunOutcome};
 use drain::fleet::Fleet;
 use drain::report::Report;
-use drain::{Direction, Knob, Plan, Time, Value};
+use drain::{Away, Direction, Knob, Plan, Time, Value};
 use serde::{Deserialize, Serialize};
 use store::chain::Digest;
 use store::{Deed, Entry, Performance, Result, RunId, Step, Store, opening_action};
@@ -77,7 +77,11 @@ pub fn step(run: &Run, records: &[Record]) -> Step {
         };
         match &record.fact {
             Fact::Opened { by, reason, .. } => {
+                let given_up = plan.left_behind.iter().filter(|own| own.is_given_up);
+                let given_up: String =
+                    given_up.map(|own| format!(", give up {}", own.name())).collect();
                 let action = opening_action(direction_name(plan.direction), &plan.datacenter);
+                let action = format!("{action}{given_up}");
                 step.deeds.push(deed(by, action, reason));
             }
             Fact::Commanded { by, reason, command, .. } => {
@@ -141,12 +145,19 @@ pub async fn close(
     // Everything has its value from before; the next drain finds it there. What an earlier drain
     // moved is still away.
     let known = store.originals(&run.plan().datacenter).await?;
-    step.forgets_originals = match run.plan().direction {
+    let is_back = match run.plan().direction {
         Direction::Drain => {
             outcome == RunOutcome::Reverted && known.iter().all(|original| original.run == id)
         }
         Direction::Restore => outcome == RunOutcome::Completed,
     };
+    // What the runbooks of a restore do not know is not back: one that does may come.
+    let is_away = |knob: &String| {
+        let mut away = run.plan().left_behind.iter().filter(|own| !own.is_given_up);
+        away.any(|own| matches!(&own.what, Away::Knob { name, .. } if name == knob))
+    };
+    let known = known.into_iter().map(|original| original.knob);
+    step.forgets_originals = known.filter(|knob| is_back && !is_away(knob)).collect();
     step.fences = fences(run, at);
     step.ended = Some((outcome_name(outcome), at.0));
     Ok(())

@@ -192,6 +192,9 @@ pub struct Wanted {
     pub reason: String,
     /// Go on although the rest cannot carry the load below its lines.
     pub overload: bool,
+    /// Of a restore: knobs and services that it does not bring back, and that nobody
+    /// expects back.
+    pub give_up: Vec<String>,
 }
 
 impl Drains {
@@ -310,6 +313,7 @@ impl Drains {
         self.end_put_back(&wanted).await;
         self.refuse_beside_open(&wanted.datacenter).await?;
         let mut plan = self.plan(&wanted.datacenter, wanted.direction, Turn::Run).await?;
+        give_up(&mut plan, &wanted.give_up)?;
         let survey = self.survey(&plan, Turn::Run).await;
         // Better half of a drain than none when a datacenter burns: what cannot be done is then
         // seen at its task.
@@ -461,6 +465,23 @@ impl Drains {
         }
     }
 
+    /// Of what a restore left behind, that counts which nothing has brought back since.
+    async fn drop_brought_back(&self, status: &mut Status) {
+        if status.needs_person.iter().all(|need| need.kind != NeedKind::LeftBehind) {
+            return;
+        }
+        // What cannot be read is not known to be back.
+        let Ok(originals) = self.world.store.originals(&status.datacenter).await else { return };
+        let Ok(recorded) = fleet::recorded(&self.world, &status.datacenter).await else { return };
+        let is_away = |name: &String| {
+            originals.iter().any(|own| own.knob == *name)
+                || recorded.iter().any(|own| own.services_away().any(|(own, _)| own == name))
+        };
+        status.needs_person.retain(|need| {
+            need.kind != NeedKind::LeftBehind || need.knob.as_ref().is_none_or(is_away)
+        });
+    }
+
     /// A run that is driven here.
     pub async fn handle(&self, id: RunId) -> Result<Handle, Refused> {
         if let Some(handle) = self.driven().get(&id) {
@@ -514,6 +535,7 @@ impl Drains {
             status.elsewhere = (!is_here).then(|| self.driver(&found));
         }
         status.strayed = self.strayed_since(id, &status.datacenter);
+        self.drop_brought_back(&mut status).await;
         let elsewhere = self.fences_elsewhere(id, status.now);
         status.needs_person.splice(0..0, elsewhere);
         Ok(Arc::new(status))
@@ -558,6 +580,22 @@ impl Drains {
     pub fn audit_key(&self) -> &PublicKey {
         &self.audit_key
     }
+}
+
+/// Marks what the operator does not expect back from a restore.
+fn give_up(plan: &mut Plan, names: &[String]) -> Result<(), Refused> {
+    for name in names {
+        let Some(own) = plan.left_behind.iter_mut().find(|own| own.name() == name) else {
+            let known: Vec<&str> = plan.left_behind.iter().map(drain::LeftBehind::name).collect();
+            return Err(Refused::Conflict(format!(
+                "nothing named `{name}` is left behind by this run, so it cannot be given up; \
+                 accepted: {}",
+                if known.is_empty() { "nothing".into() } else { known.join(", ") }
+            )));
+        };
+        own.is_given_up = true;
+    }
+    Ok(())
 }
 
 /// Has a store sign its audit log with the key in a file.

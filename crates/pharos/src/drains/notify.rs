@@ -87,20 +87,20 @@ impl Channels {
         }
     }
 
-    /// Logs what waits for a person since the last status, and what does not any
-    /// more; returns the messages about it.
-    pub fn compare(&self, run: RunId, before: &Status, after: &Status) -> Vec<Message> {
+    /// Logs what waits for a person and was not told before, and what does not wait
+    /// any more; returns the messages about it.
+    pub fn compare(&self, run: RunId, told: &[NeedsPerson], after: &Status) -> Vec<Message> {
         let is_same = |one: &NeedsPerson, other: &NeedsPerson| {
             (one.kind, &one.task, &one.knob) == (other.kind, &other.task, &other.knob)
         };
         let lacks = |needs: &[NeedsPerson], own: &NeedsPerson| {
             !needs.iter().any(|other| is_same(own, other))
         };
-        for own in before.needs_person.iter().filter(|own| lacks(&after.needs_person, own)) {
+        for own in told.iter().filter(|own| lacks(&after.needs_person, own)) {
             tracing::info!(%run, kind = ?own.kind, "{}: no longer waits for a person", object(own));
         }
         let mut messages = Vec::new();
-        for own in after.needs_person.iter().filter(|own| lacks(&before.needs_person, own)) {
+        for own in after.needs_person.iter().filter(|own| lacks(told, own)) {
             messages.extend(self.alert(run, &after.datacenter, own));
         }
         messages

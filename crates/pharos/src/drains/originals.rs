@@ -36,10 +36,11 @@ struct Recorded {
 
 impl Originals {
     /// As a plan takes them. Where the only values cannot be read, their knobs are
-    /// left as they are, like those that the drain did not come to.
-    pub fn for_plan(self) -> BTreeMap<String, Value> {
+    /// left as they are, like those that the drain did not come to. So are all knobs
+    /// where only services without knobs are to come back (`is_knobless`).
+    pub fn for_plan(self, is_knobless: bool) -> BTreeMap<String, Value> {
         let mut values = self.values;
-        if values.is_empty() && !self.lost.is_empty() {
+        if values.is_empty() && (is_knobless || !self.lost.is_empty()) {
             // No knob has this name.
             values.insert(String::new(), Value::Number(0.0));
         }

@@ -4,9 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use drain::engine::Mode;
+use drain::fleet::Limit;
 use drain::history::{STUCK_MARGIN, Sample, expect};
 use drain::runbook::{Library, Problem, Severity};
-use drain::{Direction, Expected, Knob, Millis, Plan, StageKind, Task};
+use drain::{Away, Direction, Expected, Knob, LeftBehind, Millis, Plan, StageKind, Task};
 use tokio::sync::Semaphore;
 
 use super::ledger::{self, direction_name};
@@ -69,7 +71,10 @@ impl Drains {
                 if known.is_empty() { "none".into() } else { known.join(", ") }
             )));
         }
-        let originals = self.originals(datacenter).await?.for_plan();
+        // Knobs may be back, and a service without knobs not: the restore did not have it.
+        let recorded = fleet::recorded(&self.world, datacenter).await.ok().flatten();
+        let is_away = recorded.is_some_and(|own| own.services_away().next().is_some());
+        let originals = self.originals(datacenter).await?.for_plan(is_away);
         let compiled = |expectations: BTreeMap<String, Expected>| {
             let (library, datacenter) = (library.clone(), datacenter.to_owned());
             let originals = originals.clone();
@@ -79,6 +84,9 @@ impl Drains {
         let blank = compiled(BTreeMap::new()).await.map_err(Refused::Failed)?.map_err(refuse)?;
         let expectations = self.expectations(&blank).await?;
         let mut plan = compiled(expectations).await.map_err(Refused::Failed)?.map_err(refuse)?;
+        if direction == Direction::Restore {
+            plan.left_behind = self.left_behind(&plan, turn).await?;
+        }
         self.place(&mut plan).await?;
         fleet::measure(&self.world, &mut plan).await;
         Ok(plan)
@@ -164,7 +172,7 @@ impl Drains {
     pub async fn survey(&self, plan: &Plan, turn: Turn) -> Survey {
         let mut survey = Survey::of(plan, &self.world.drivers, self.is_alone).await;
         if plan.direction == Direction::Restore {
-            survey.problems.extend(self.left_behind(plan, turn).await);
+            judge_left_behind(plan, &mut survey);
             let read = self.library_to_restore(&plan.datacenter, turn).await;
             let left_out = read.map(|(_, left_out)| left_out).unwrap_or_default();
             let warned =
@@ -175,6 +183,13 @@ impl Drains {
         self.judge_fences_of_others(plan, &mut survey).await;
         survey.judge_load(plan);
         survey.judge_limits(plan);
+        if plan.direction == Direction::Drain {
+            let unknown = fleet::unknown_services(&self.world, plan).await;
+            match plan.fleet.check_limits(plan, Mode::Drill) {
+                Err(reached) if reached.limit == Limit::Unknown => survey.problems.extend(unknown),
+                _ => survey.warnings.extend(unknown),
+            }
+        }
         survey
     }
 
@@ -228,36 +243,65 @@ impl Drains {
         }
     }
 
-    /// What a drain has turned and a restore would not put back, since the
-    /// runbooks that are there now do not know it: nobody else would miss it, and
-    /// where it stood is forgotten with the restore.
-    pub(super) async fn left_behind(&self, restore: &Plan, turn: Turn) -> Vec<String> {
-        // Who cannot be asked here was asked a moment ago, for the plan.
-        let Ok(originals) = self.world.store.originals(&restore.datacenter).await else {
-            return Vec::new();
+    /// What drains moved and a restore would not bring back, since the runbooks that
+    /// there are now do not know it.
+    async fn left_behind(&self, restore: &Plan, turn: Turn) -> Result<Vec<LeftBehind>, Refused> {
+        let originals = self.world.store.originals(&restore.datacenter).await?;
+        let mut left = Vec::new();
+        if !originals.is_empty() {
+            let (library, _) = self.library_to_restore(&restore.datacenter, turn).await?;
+            let datacenter = restore.datacenter.clone();
+            let drain = self.apart(turn, move || {
+                let none = BTreeMap::new();
+                library.plan(&datacenter, Direction::Drain, &none, &BTreeMap::new())
+            });
+            // What a drain sets and no restore puts back comes back by itself, or the runbooks
+            // would not be sound.
+            let drain = drain.await.map_err(Refused::Failed)?.ok();
+            let drained = drain.iter().flat_map(|drain| &drain.knobs);
+            let known: BTreeSet<String> =
+                drained.chain(&restore.knobs).map(Knob::to_string).collect();
+            let lost = originals.into_iter().filter(|original| !known.contains(&original.knob));
+            left.extend(lost.map(|original| LeftBehind {
+                what: Away::Knob { name: original.knob, original: original.json },
+                run: original.run.0,
+                is_given_up: false,
+            }));
+        }
+        // What nobody can tell any more keeps no restore from beginning.
+        let Ok(Some(recorded)) = fleet::recorded(&self.world, &restore.datacenter).await else {
+            return Ok(left);
         };
-        let library = self.library_to_restore(&restore.datacenter, turn).await;
-        let Ok((library, _)) = library else { return Vec::new() };
-        let datacenter = restore.datacenter.clone();
-        let drain = self.apart(turn, move || {
-            let none = BTreeMap::new();
-            library.plan(&datacenter, Direction::Drain, &none, &BTreeMap::new())
-        });
-        let Ok(Ok(drain)) = drain.await else { return Vec::new() };
-        // What a drain turns and no restore puts back comes back by itself, or the runbooks
-        // would not be sound.
-        let known: BTreeSet<String> =
-            drain.knobs.iter().chain(&restore.knobs).map(Knob::to_string).collect();
-        let lost = originals.iter().filter(|original| !known.contains(&original.knob));
-        lost.map(|original| {
-            format!(
-                "{}: run {} turned it, it stood at {}, and nothing puts it back: the runbooks do \
-                 not know it any more; accepted: runbooks that do, or --disaster, which leaves it \
-                 where it is and forgets where it stood",
-                original.knob, original.run, original.json
-            )
-        })
-        .collect()
+        let has = |name: &String| restore.traffic.iter().any(|own| own.service == *name);
+        let lost = recorded.services_away().filter(|(name, _)| !has(name));
+        left.extend(lost.map(|(name, run)| LeftBehind {
+            what: Away::Service { name: name.clone() },
+            run: run.0,
+            is_given_up: false,
+        }));
+        Ok(left)
+    }
+}
+
+/// Says what a restore does not bring back, and which of its tasks have nothing to.
+fn judge_left_behind(plan: &Plan, survey: &mut Survey) {
+    let left: Vec<&LeftBehind> = plan.left_behind.iter().filter(|own| !own.is_given_up).collect();
+    for own in &left {
+        let known = match own.what {
+            Away::Knob { .. } => "runbooks that do".to_owned(),
+            Away::Service { .. } => format!("an evacuation of {} with it", plan.datacenter),
+        };
+        survey.problems.push(format!(
+            "{}; accepted: {known}, --disaster, which leaves it as it is, or --give-up {}, if \
+             nobody expects it back",
+            own.describe(&plan.datacenter),
+            own.name()
+        ));
+    }
+    // After a drain that was aborted there are such tasks, too: then nothing is lost.
+    if !left.is_empty() {
+        let idle = plan.idle.iter().map(|own| format!("{}: {}", own.task, own.describe()));
+        survey.warnings.extend(idle);
     }
 }
 

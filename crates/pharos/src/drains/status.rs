@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use drain::engine::{ATTEMPTS_MAX, Abort, DRIFTS_MAX, Effect, Hold, Mode, Phase, Run, RunOutcome};
 use drain::report::describe;
 use drain::{
-    Budget, ConditionId, Direction, Eta, Fence, KnobId, Millis, Plan, StageKind, TaskId, Time,
-    Value, Verdict, forecast, number,
+    Away, Budget, ConditionId, Direction, Eta, Fence, IdleTask, KnobId, LeftBehind, Millis, Plan,
+    StageKind, TaskId, Time, Value, Verdict, forecast, number,
 };
 use serde::{Deserialize, Serialize};
 use store::RunId;
@@ -94,6 +94,9 @@ pub struct HoldStatus {
     #[serde(default)]
     pub condition: Option<String>,
     pub why: String,
+    /// The commands that help, before it waits for a person.
+    #[serde(default)]
+    pub todo: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -158,6 +161,8 @@ pub enum NeedKind {
     Failed,
     /// Its knobs could not be put back.
     Unreverted,
+    /// A restore does not bring it back: its runbooks do not know it.
+    LeftBehind,
     /// Somebody else keeps setting a knob.
     Contested,
     /// A knob cannot be read, or an effect does not end.
@@ -261,6 +266,9 @@ impl Status {
         }
         let fences = state.left_closed(plan).map(|(task, fence)| fenced(run, task, fence, now));
         status.needs_person.extend(fences);
+        let left = plan.left_behind.iter().filter(|own| !own.is_given_up);
+        let left: Vec<NeedsPerson> = left.map(|own| left_behind(own, &status)).collect();
+        status.needs_person.extend(left);
         status.tell_fences(run, FENCED_FOR_LONG);
         status
     }
@@ -319,6 +327,8 @@ impl TaskStatus {
                 kind: HoldKind::of(hold),
                 condition: hold.condition().map(|id| run.plan().condition(id).name.clone()),
                 why: why_held(run, id, hold, now, unseen),
+                // Data may never come back.
+                todo: matches!(hold, Hold::NoData { .. }).then(|| overrides(run, id, hold)),
             }),
             waits_for: task.parents().filter(is_open).map(name).collect(),
             asks: asks(run, id),
@@ -341,6 +351,10 @@ impl TaskStatus {
             Phase::Failed | Phase::Unreverted => self.failure.clone(),
             // A breach put it back, and a person has to retry it.
             Phase::Reverted if run.state().abort.is_none() => self.failure.clone(),
+            Phase::Done => {
+                let idle = run.plan().idle.iter().find(|own| own.task == self.name);
+                idle.map(IdleTask::describe)
+            }
             Phase::Stopped => Some(format!("a person stopped it in stage `{}`", self.stage)),
             phase if phase.is_active() || phase == Phase::Waiting => {
                 let held = || self.hold.as_ref().map(|hold| hold.why.clone());
@@ -589,6 +603,26 @@ fn needs(run: &Run, status: &Status) -> Vec<NeedsPerson> {
     needs
 }
 
+/// What a restore does not bring back.
+fn left_behind(own: &LeftBehind, status: &Status) -> NeedsPerson {
+    let (datacenter, name) = (&status.datacenter, own.name());
+    let known = match own.what {
+        Away::Knob { .. } => "runbooks that know it",
+        Away::Service { .. } => "an evacuation that has it",
+    };
+    NeedsPerson {
+        kind: NeedKind::LeftBehind,
+        task: None,
+        knob: Some(name.to_owned()),
+        since: status.opened,
+        why: own.describe(datacenter),
+        todo: format!(
+            "`restore {datacenter}` with {known}, or `restore {datacenter} --give-up {name}`, if \
+             nobody expects it back"
+        ),
+    }
+}
+
 /// A fence that a task left closed.
 fn fenced(run: &Run, id: TaskId, fence: &Fence, now: Time) -> NeedsPerson {
     let (name, state) = (&run.plan().task(id).name, run.state());
@@ -649,6 +683,19 @@ fn fenced_for(run: &Run, id: TaskId, status: &Status, patience: Millis) -> Optio
     })
 }
 
+/// What helps a task that a condition holds.
+fn overrides(run: &Run, id: TaskId, hold: &Hold) -> String {
+    let name = &run.plan().task(id).name;
+    match hold.condition().map(|condition| run.plan().condition(condition)) {
+        // Whoever overrides it loses what is missing.
+        Some(condition) if condition.is_exact => {
+            "bring its metric back, or `abort --revert`, which opens the fence".into()
+        }
+        Some(condition) => format!("`override {}`, `skip {name}` or `abort`", condition.name),
+        None => String::new(),
+    }
+}
+
 /// What a task needs a person for, if it does.
 fn need(run: &Run, id: TaskId, task: &TaskStatus, status: &Status) -> Option<NeedsPerson> {
     let (state, name) = (run.state().task(id), &task.name);
@@ -659,17 +706,6 @@ fn need(run: &Run, id: TaskId, task: &TaskStatus, status: &Status) -> Option<Nee
     let retry = || match is_fenced {
         true => format!("`retry {name}`, or `abort --revert`"),
         false => format!("`retry {name}` or `skip {name}`, or `abort`"),
-    };
-    let overrides = |hold: &Hold| match hold.condition() {
-        // Whoever overrides it loses what is missing.
-        Some(condition) if run.plan().condition(condition).is_exact => {
-            "bring its metric back, or `abort --revert`, which opens the fence".into()
-        }
-        Some(condition) => {
-            let condition = &run.plan().condition(condition).name;
-            format!("`override {condition}`, `skip {name}` or `abort`")
-        }
-        None => String::new(),
     };
     let knob = |knob: &KnobId| Some(run.plan().knob(*knob).to_string());
     let (kind, knob, since, todo) = match (state.phase, &state.hold) {
@@ -702,10 +738,10 @@ fn need(run: &Run, id: TaskId, task: &TaskStatus, status: &Status) -> Option<Nee
             (NeedKind::Limit, None, *since, todo)
         }
         (_, Some((since, hold @ Hold::Breach { .. }))) if status.now - *since >= PATIENCE => {
-            (NeedKind::Breach, None, *since, overrides(hold))
+            (NeedKind::Breach, None, *since, overrides(run, id, hold))
         }
         (_, Some((since, hold @ Hold::NoData { .. }))) if status.now - *since >= PATIENCE => {
-            (NeedKind::NoData, None, *since, overrides(hold))
+            (NeedKind::NoData, None, *since, overrides(run, id, hold))
         }
         // Somebody paused this task alone.
         (_, Some((since, Hold::Paused))) if !status.paused => {

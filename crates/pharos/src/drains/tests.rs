@@ -2,6 +2,7 @@ mod faults;
 mod fleet;
 mod instances;
 mod promotions;
+mod restores;
 mod tampering;
 
 use std::path::Path;
@@ -70,6 +71,7 @@ fn config(name: &str, home: &Path) -> DrainConfig {
         "kind": "exec",
         "read": ["cat", "--", home.join("{knob}")],
         "write": ["sh", "-c", write, home],
+        "act": ["true", "{action}"],
     });
     let broken = serde_json::json!({
         "kind": "exec", "read": ["sh", "-c", "echo no such luck >&2; exit 1"],
@@ -201,6 +203,7 @@ async fn go(drains: &Arc<Drains>, direction: Direction) -> RunId {
         by: user(1000),
         reason: String::new(),
         overload: false,
+        give_up: Vec::new(),
     };
     drains.begin(wanted).await.unwrap().0
 }

@@ -206,64 +206,39 @@ impl Drains {
         if drifted.is_empty() {
             return Ok(Vec::new());
         }
-        let kept = self.kept(own).await?;
-        let is_of =
-            |kept: &Kept, own: &Drifted| kept.knobs.iter().any(|(knob, ..)| *knob == own.knob);
-        let (mut strayed, mut to_put_back) = (Vec::new(), Vec::new());
+        let mut strayed = Vec::new();
+        let mut to_put_back: Vec<(&Kept, Vec<Drifted>)> = Vec::new();
         for knob in drifted {
             let contested = self.is_contested(own, &knob.knob);
-            let why = match &kept {
-                Err(why) => why.clone(),
-                Ok(kept) if !fleet::is_traffic(&kept.plan, &knob.knob) => {
-                    "it carries no traffic: a primary or its fence is set by a procedure alone"
-                        .to_owned()
+            match keeper_of(own, &knob) {
+                Err(why) => strayed.push(knob.strayed(why, false)),
+                Ok(_) if contested => {
+                    let why = format!(
+                        "somebody else keeps changing it: it was put back {DRIFTS_MAX} times in a \
+                         row"
+                    );
+                    strayed.push(knob.strayed(why, true));
                 }
-                Ok(kept) if !is_of(kept, &knob) => "the task that wrote it was skipped".to_owned(),
-                Ok(_) if contested => format!(
-                    "somebody else keeps changing it: it was put back {DRIFTS_MAX} times in a row"
-                ),
-                Ok(_) => {
-                    to_put_back.push(knob);
-                    continue;
-                }
-            };
-            strayed.push(knob.strayed(why, contested && kept.is_ok()));
+                Ok(kept) => match to_put_back.iter_mut().find(|(own, _)| own.run == kept.run) {
+                    Some((_, knobs)) => knobs.push(knob),
+                    None => to_put_back.push((kept, vec![knob])),
+                },
+            }
         }
-        if let Ok(kept) = kept
-            && !to_put_back.is_empty()
-        {
-            let refused = self.put_back(kept, &to_put_back).await.err();
-            // What is put back is the matter of its run.
-            if let Some(refused) = refused {
-                let why = refused.to_string();
-                tracing::warn!(datacenter, "what drifted is not put back: {why}");
-                let left = to_put_back.into_iter().map(|own| own.strayed(why.clone(), false));
-                strayed.extend(left);
+        for (kept, knobs) in to_put_back {
+            match self.put_back(kept, &knobs).await {
+                // What is put back is the matter of its run. One goes on at a time: what another
+                // drain left is seen to after it.
+                Ok(()) => break,
+                Err(refused) => {
+                    let why = refused.to_string();
+                    tracing::warn!(datacenter, "what drifted is not put back: {why}");
+                    let left = knobs.into_iter().map(|own| own.strayed(why.clone(), false));
+                    strayed.extend(left);
+                }
             }
         }
         Ok(strayed)
-    }
-
-    /// The drain whose knobs are kept; if none is, why.
-    async fn kept<'r>(&self, own: &'r Recorded) -> Result<Result<&'r Kept, String>, Refused> {
-        let Some(kept) = &own.drain else {
-            return Ok(Err("the last run that was begun is no drain that ended well".into()));
-        };
-        let mode = match kept.plan.keep_drained {
-            KeepDrained::Always => None,
-            KeepDrained::Never => return Ok(Err("keep_drained is `never`".into())),
-            KeepDrained::Disaster => Some(Mode::Disaster),
-        };
-        if mode.is_some_and(|mode| mode != kept.mode) {
-            return Ok(Err("keep_drained is `disaster`, and the drain was a drill".into()));
-        }
-        // Whoever ended a run that put knobs back wants them where they are.
-        let newest = self.find(own.newest).await?;
-        let is_own = newest.id != kept.run;
-        if is_own && newest.outcome.as_deref() != Some("completed") {
-            return Ok(Err(format!("run {}, which put knobs back, was aborted", newest.id)));
-        }
-        Ok(Ok(kept))
     }
 
     /// Whether a knob was put back so often in a row that somebody else is taken
@@ -429,6 +404,35 @@ impl Drifted {
     fn strayed(self, why: String, contested: bool) -> Strayed {
         let Drifted { knob, left, found, run } = self;
         Strayed { knob: knob.to_string(), left, found, run: run.0, why, contested }
+    }
+}
+
+/// The drain that keeps a knob; if none does, why.
+fn keeper_of<'r>(own: &'r Recorded, drifted: &Drifted) -> Result<&'r Kept, String> {
+    let has = |kept: &&Kept| kept.knobs.iter().any(|(knob, ..)| *knob == drifted.knob);
+    let keeper = own.drains.iter().find(has);
+    let wrote = || own.drains.iter().find(|kept| kept.run == drifted.run);
+    let Some(kept) = keeper.or_else(wrote) else {
+        return Err(match own.given_up.filter(|run| drifted.run <= *run) {
+            Some(run) => format!("run {run}, which put knobs back, was aborted"),
+            None => "the last run that set it is no drain that ended well".into(),
+        });
+    };
+    match (kept.plan.keep_drained, kept.mode) {
+        (KeepDrained::Always, _) | (KeepDrained::Disaster, Mode::Disaster) => {}
+        (KeepDrained::Never, _) => return Err("keep_drained is `never`".into()),
+        (KeepDrained::Disaster, Mode::Drill) => {
+            return Err("keep_drained is `disaster`, and the drain was a drill".into());
+        }
+    }
+    if !fleet::is_traffic(&kept.plan, &drifted.knob) {
+        let why = "it carries no traffic: a primary or its fence is set by a procedure alone";
+        return Err(why.into());
+    }
+    match (keeper, own.given_up.filter(|run| kept.run < *run)) {
+        (Some(kept), _) => Ok(kept),
+        (None, Some(run)) => Err(format!("run {run}, which put knobs back, was aborted")),
+        (None, None) => Err("the task that wrote it was skipped".into()),
     }
 }
 

@@ -474,7 +474,8 @@ fn what_runbooks_do_not_know_any_more_is_not_left_behind_in_silence() {
     std::fs::write(home.path().join("runbooks/web.yaml"), renamed).unwrap();
     std::fs::write(home.path().join("shop-east"), "0.8").unwrap();
     let complaint = pharos.refuse(&["restore", "east"]);
-    let expected = "files:web-east: run 1 turned it, it stood at 0.8, and nothing puts it back";
+    let expected =
+        "files:web-east: run 1 set it, it was 0.8 before, and this restore does not bring it back";
     assert!(complaint.contains(expected), "{complaint}");
     let plan = pharos.run(&["plan", "east", "--restore"]);
     assert_eq!(plan.status.code(), Some(1));

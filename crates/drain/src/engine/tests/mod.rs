@@ -67,6 +67,9 @@ impl Sketch {
                 keep_drained: KeepDrained::default(),
                 puts_back: None,
                 changed: None,
+                services: Default::default(),
+                left_behind: Vec::new(),
+                idle: Vec::new(),
             },
         }
     }

@@ -185,6 +185,10 @@ fn drifts(report: &Report, zone: &TimeZone) -> Markup {
                 }
             }
         }
+        @if !report.left_behind.is_empty() {
+            h2 { "Not brought back" }
+            ul { @for text in &report.left_behind { li { (text) } } }
+        }
         @if !report.astray.is_empty() {
             h2 { "Not at the value that the run left, at the end" }
             table {

@@ -8,10 +8,10 @@ use super::*;
 use drain::Millis;
 use drain::engine::{DRIFTS_MAX, RunOutcome};
 
-const DATACENTERS: [&str; 3] = ["east", "west", "south"];
+pub(super) const DATACENTERS: [&str; 3] = ["east", "west", "south"];
 
 /// A service whose weights are files. `pace` is that of its drain.
-fn web(pace: &str, more: &str) -> String {
+pub(super) fn web(pace: &str, more: &str) -> String {
     format!(
         r#"
 pharos: service/v1
@@ -35,13 +35,13 @@ restore:
 }
 
 /// One step, and done at once; or looked at for ever.
-const AT_ONCE: &str = "{first: 100%, step_max: 100%, wait: 1ms, wait_max: 1ms}";
+pub(super) const AT_ONCE: &str = "{first: 100%, step_max: 100%, wait: 1ms, wait_max: 1ms}";
 const LOOKED_AT: &str = "{first: 100%, step_max: 100%, wait: 1h, wait_max: 1h}";
 const TO_A_TENTH: &str = "{first: 90%, step_max: 90%, adaptive: false, wait: 1h, wait_max: 1h}";
 
-struct Site {
-    home: tempfile::TempDir,
-    drains: Arc<Drains>,
+pub(super) struct Site {
+    pub(super) home: tempfile::TempDir,
+    pub(super) drains: Arc<Drains>,
 }
 
 fn named(name: &str) -> Actor {
@@ -50,12 +50,17 @@ fn named(name: &str) -> Actor {
 
 impl Site {
     /// Two or three datacenters with weights of 1.
-    async fn start(count: usize, web: &str, evacuation: &str) -> Site {
+    pub(super) async fn start(count: usize, web: &str, evacuation: &str) -> Site {
         let health = HealthConfig::Scrape { targets: vec![], interval: Duration::from_secs(60) };
         Site::start_with(count, web, evacuation, health).await
     }
 
-    async fn start_with(count: usize, web: &str, evacuation: &str, health: HealthConfig) -> Site {
+    pub(super) async fn start_with(
+        count: usize,
+        web: &str,
+        evacuation: &str,
+        health: HealthConfig,
+    ) -> Site {
         let home = tempfile::tempdir().unwrap();
         let names = &DATACENTERS[..count];
         let web = if count < 3 { web.replace(", south: 10", "") } else { web.to_owned() };
@@ -78,23 +83,23 @@ impl Site {
         Site { drains: Drains::start(config).await.unwrap(), home }
     }
 
-    fn weight(&self, datacenter: &str) -> f64 {
+    pub(super) fn weight(&self, datacenter: &str) -> f64 {
         let text = std::fs::read_to_string(self.home.path().join(format!("web-{datacenter}")));
         // It may be being written.
         text.unwrap().trim().parse().unwrap_or(f64::NAN)
     }
 
-    fn set(&self, datacenter: &str, weight: &str) {
+    pub(super) fn set(&self, datacenter: &str, weight: &str) {
         std::fs::write(self.home.path().join(format!("web-{datacenter}")), weight).unwrap();
     }
 
     /// Lets time pass, until the next run is begun.
-    fn pass(&self, time: Millis) {
+    pub(super) fn pass(&self, time: Millis) {
         let clock = &self.drains.world.clock;
         clock.resume_at(clock.now() + time);
     }
 
-    async fn begin(
+    pub(super) async fn begin(
         &self,
         datacenter: &str,
         direction: Direction,
@@ -107,26 +112,27 @@ impl Site {
             by: named("ann"),
             reason: "a test".into(),
             overload: false,
+            give_up: Vec::new(),
         };
         let begun = self.drains.begin(wanted).await;
         begun.map(|(run, _)| run).map_err(|refused| refused.to_string())
     }
 
-    async fn drain(&self, datacenter: &str) -> Result<RunId, String> {
+    pub(super) async fn drain(&self, datacenter: &str) -> Result<RunId, String> {
         self.begin(datacenter, Direction::Drain, Mode::Drill).await
     }
 
-    async fn say(&self, run: RunId, by: &str, verb: Verb) {
+    pub(super) async fn say(&self, run: RunId, by: &str, verb: Verb) {
         self.drains.say(run, named(by), "a test".into(), &verb).await.unwrap();
     }
 
-    async fn over(&self, run: RunId) -> Option<RunOutcome> {
+    pub(super) async fn over(&self, run: RunId) -> Option<RunOutcome> {
         until(async || !self.drains.driven().contains_key(&run)).await;
         self.drains.status(run).await.unwrap().outcome
     }
 
     /// Drains it, and waits for the end.
-    async fn drained(&self, datacenter: &str, mode: Mode) -> RunId {
+    pub(super) async fn drained(&self, datacenter: &str, mode: Mode) -> RunId {
         let run = self.begin(datacenter, Direction::Drain, mode).await.unwrap();
         assert_eq!(self.over(run).await, Some(RunOutcome::Completed));
         assert_eq!(self.weight(datacenter), 0.0);
@@ -134,7 +140,7 @@ impl Site {
     }
 
     /// Begins a drain, aborts it once the weight is there, and waits for the end.
-    async fn aborted(&self, datacenter: &str, at: f64) -> RunId {
+    pub(super) async fn aborted(&self, datacenter: &str, at: f64) -> RunId {
         let run = self.drain(datacenter).await.unwrap();
         until(async || {
             let status = self.drains.status(run).await.unwrap();
@@ -147,7 +153,11 @@ impl Site {
     }
 
     /// The load of each datacenter before and after a plan.
-    async fn loads(&self, datacenter: &str, direction: Direction) -> (Vec<f64>, Vec<f64>) {
+    pub(super) async fn loads(
+        &self,
+        datacenter: &str,
+        direction: Direction,
+    ) -> (Vec<f64>, Vec<f64>) {
         let plan = self.drains.plan(datacenter, direction, Turn::Run).await.unwrap();
         let seen = self.drains.survey(&plan, Turn::Run).await.foresight;
         let rounded = |value: f64| (value * 10.0).round() / 10.0;
@@ -155,7 +165,7 @@ impl Site {
         (before, seen.capacity.iter().map(|own| rounded(own.after)).collect())
     }
 
-    async fn metric(&self, line: &str) -> Option<f64> {
+    pub(super) async fn metric(&self, line: &str) -> Option<f64> {
         let mut page = crate::metrics::Page::default();
         write_metrics(&self.drains, &mut page).await;
         let page = page.text();
@@ -163,7 +173,7 @@ impl Site {
         found.map(|value| value.trim().parse().unwrap())
     }
 
-    async fn newest(&self) -> store::Run {
+    pub(super) async fn newest(&self) -> store::Run {
         self.drains.runs(Filter::default(), 1).await.unwrap().remove(0)
     }
 }
@@ -258,6 +268,7 @@ async fn a_restore_is_accepted_while_everything_is_down() {
             by: named("ann"),
             reason: "fire".into(),
             overload: true,
+            give_up: Vec::new(),
         };
         let (run, _) = site.drains.begin(wanted).await.unwrap();
         if datacenter == "west" {
@@ -368,6 +379,7 @@ async fn what_a_run_recorded_as_open_is_unknown_once_it_cannot_be_read() {
             by: named("ann"),
             reason: "fire".into(),
             overload: false,
+            give_up: Vec::new(),
         };
         site.drains.begin(wanted).await.unwrap()
     };

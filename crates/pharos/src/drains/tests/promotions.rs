@@ -58,6 +58,7 @@ fn wanted(datacenter: &str, direction: Direction) -> Wanted {
         by: user(1000),
         reason: "a test".into(),
         overload: false,
+        give_up: Vec::new(),
     }
 }
 

@@ -90,6 +90,7 @@ async fn stands_still_and_can_be_closed(drains: &Arc<Drains>, run: RunId, why: &
         by: user(1000),
         reason: String::new(),
         overload: false,
+        give_up: Vec::new(),
     };
     let refused = drains.begin(wanted(Direction::Drain)).await.unwrap_err().to_string();
     assert!(refused.contains(why) && refused.contains("pharos abort --run"), "{refused}");
@@ -305,6 +306,7 @@ async fn restore(drains: &Arc<Drains>, mode: Mode) -> Result<(RunId, Vec<String>
         by: user(1000),
         reason: String::new(),
         overload: false,
+        give_up: Vec::new(),
     };
     drains.begin(wanted).await.map_err(|refused| refused.to_string())
 }

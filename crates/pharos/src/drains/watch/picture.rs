@@ -218,6 +218,11 @@ fn header(status: &Status, view: &View<'_>) -> Vec<Line> {
     };
     let is = |phase: Phase| status.tasks.iter().filter(|task| task.phase == phase).count();
     let complete = is(Phase::Done) + is(Phase::Skipped);
+    let is_idle = |task: &&TaskStatus| task.phase == Phase::Done && task.reason.is_some();
+    let idle = match status.tasks.iter().filter(is_idle).count() {
+        0 => String::new(),
+        idle => format!(", {idle} with nothing to bring back"),
+    };
     let calm =
         if status.outcome == Some(RunOutcome::Completed) { Style::Good } else { Style::Bold };
     let style = if status.needs_person.is_empty() { calm } else { Style::Alarm };
@@ -226,7 +231,10 @@ fn header(status: &Status, view: &View<'_>) -> Vec<Line> {
             .and(Style::Bold, &status.datacenter)
             .and(Style::Plain, format!(", {mode}, "))
             .and(style, state(status))
-            .and(Style::Plain, format!(" · {complete} of {} tasks complete", status.tasks.len())),
+            .and(
+                Style::Plain,
+                format!(" · {complete} of {} tasks complete{idle}", status.tasks.len()),
+            ),
     ];
     let elapsed = brief(status.eta_end().unwrap_or(status.now) - status.opened);
     let started = match status.outcome {
@@ -423,6 +431,7 @@ impl Writer<'_> {
             NeedKind::StandsStill => ("✗", "stands still", Style::Bad),
             NeedKind::Failed => ("✗", "failed", Style::Bad),
             NeedKind::Unreverted => ("✗", "not reverted", Style::Bad),
+            NeedKind::LeftBehind => ("✗", "not brought back", Style::Bad),
             NeedKind::Contested => ("✗", "contested", Style::Bad),
             NeedKind::Unreadable => ("‖", "unreadable knob", Style::Bad),
             NeedKind::Fenced => ("✗", "fence closed", Style::Bad),
@@ -559,6 +568,12 @@ impl Writer<'_> {
             None => task.name.clone(),
         };
         lines.extend(self.names(&group.iter().map(named).collect::<Vec<String>>()));
+        let todo = task.hold.as_ref().and_then(|hold| hold.todo.as_deref()).unwrap_or_default();
+        let todo = match names.len() {
+            0 | 1 => todo.to_owned(),
+            _ => todo.replace(&task.name, "TASK"),
+        };
+        lines.extend(self.todo(&todo));
         lines
     }
 
@@ -824,7 +839,14 @@ fn done(status: &Status) -> Section {
                 Phase::Done => String::new(),
                 phase => format!("{phase:?} ").to_lowercase(),
             };
-            vec![quiet(status, task, "✓", &format!("{phase}{}", span.unwrap_or_default()))]
+            match &task.reason {
+                // It had nothing to do.
+                Some(reason) if task.phase == Phase::Done => vec![quiet(status, task, "–", reason)],
+                _ => {
+                    let text = format!("{phase}{}", span.unwrap_or_default());
+                    vec![quiet(status, task, "✓", &text)]
+                }
+            }
         })
         .collect();
     section

@@ -226,6 +226,20 @@ fn tasks_that_one_reason_holds_are_one_item() {
     }
 }
 
+/// Whoever looks does not wait for a minute to learn what helps.
+#[test]
+fn missing_data_shows_at_once_what_helps() {
+    let mut past = Past::after(0.06);
+    let (tasks, condition) = (past.running(), past.plan.health[1]);
+    past.add(0, Fact::Held { task: tasks[0], why: Hold::NoData { condition } });
+    let name = &past.plan.condition(condition).name;
+    let zone = berlin();
+    for secs in [1, 90] {
+        let picture = render(&past.status(secs), &view(80, 24, &zone));
+        assert_eq!(picture.matches(&format!("`override {name}`")).count(), 1, "{picture}");
+    }
+}
+
 #[test]
 fn a_failed_task_always_has_a_reason() {
     let mut past = Past::after(0.4);

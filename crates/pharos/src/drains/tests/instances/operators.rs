@@ -18,6 +18,7 @@ impl Scenario {
             by: user(uid),
             reason: reason.clone(),
             overload: false,
+            give_up: Vec::new(),
         };
         let begun = self.server(at).call(async move |drains| {
             drains.begin(wanted).await.map(|(run, _)| run).map_err(|refused| refused.to_string())
