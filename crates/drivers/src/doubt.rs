@@ -98,6 +98,11 @@ impl<'p> Turn<'p> {
     }
 }
 
+/// Whether a text has a word for each of several servers, as in `a=ready,b=maint`.
+fn is_of_each(words: &[&str], text: &str) -> bool {
+    text.split(',').all(|own| own.split_once('=').is_some_and(|(_, word)| words.contains(&word)))
+}
+
 impl Shape {
     /// Why a knob of this shape is not turned as a stage means to, and whether
     /// that can be borne.
@@ -109,7 +114,7 @@ impl Shape {
         match (&self.accepts, turn) {
             (Accepts::Anything, _) => None,
             (Accepts::Word(words), Turn::Once { to: Value::Text(to) })
-                if words.contains(&to.as_str()) =>
+                if words.contains(&to.as_str()) || is_of_each(words, to) =>
             {
                 None
             }

@@ -152,8 +152,16 @@ async fn states_are_words() {
     };
     assert_eq!(driver.read("state/web/dc1-a").await, Ok(text("ready")));
     assert_eq!(write("state/web/dc1-a", "drain").await, Ok(text("drain")));
-    assert_eq!(driver.read("state/web/@dc1-*").await, Ok(text("ready+drain")));
+    // A server that was set aside is set aside again by whoever puts the group back.
+    let before = driver.read("state/web/@dc1-*").await.unwrap();
+    assert_eq!(before, text("dc1-a=drain,dc1-b=ready"));
     assert_eq!(write("state/web/@dc1-*", "maint").await, Ok(text("maint")));
+    assert_eq!(driver.write("state/web/@dc1-*", &before, fence(1)).await, Ok(before.clone()));
+    assert_eq!(driver.read("state/web/@dc1-*").await, Ok(before));
+    // One that is gone is passed over.
+    let gone = text("dc1-a=ready,dc1-b=maint,dc1-z=maint");
+    assert_eq!(driver.write("state/web/@dc1-*", &gone, fence(1)).await, Ok(gone));
+    assert!(write("state/web/@dc1-*", "dc1-a=off").await.unwrap_err().contains("a=ready,b=maint"));
     assert_eq!(write("state/web/@dc1-*", "ready").await, Ok(text("ready")));
     assert!(write("state/web/dc1-a", "off").await.unwrap_err().contains("ready, drain, maint"));
 }

@@ -4,7 +4,6 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::stages::VERIFIED_FOR;
 use super::{ATTEMPTS_MAX, Abort, DRIFTS_MAX, Effect, Fact, Hold, InUse, Left, Run};
 use crate::plan::{KnobId, StageKind, TaskId};
 use crate::time::{Millis, Time};
@@ -112,19 +111,12 @@ impl Run {
         if self.wanted.get(&knob).is_some_and(|wanted| wanted.by.iter().any(is_no_origin)) {
             return self.miss(now, knob, format!("{found}: its servers differ"));
         }
-        // What was there when a slow answer began says little about now.
-        let decides = |task: &TaskId| self.verifies(*task, knob);
-        let is_slow = now < asked || now - asked > VERIFIED_FOR;
-        if is_slow && self.wanted.get(&knob).is_some_and(|wanted| wanted.by.iter().any(decides)) {
-            let why = format!("it took more than {VERIFIED_FOR} to read it");
-            return self.miss(now, knob, why);
-        }
         if let Some(wanted) = self.wanted.remove(&knob) {
             for task in wanted.by {
                 if self.look_before_step(now, task, knob, asked, &found) {
                     continue;
                 }
-                self.record(now, Fact::Found { task, knob, value: found.clone(), asked });
+                self.record(now, Fact::Found { task, knob, value: found.clone() });
                 self.in_place.insert(knob, now);
                 self.wake(task);
             }
@@ -165,7 +157,7 @@ impl Run {
         let is_open = self.state.is_open(&self.plan, task, knob, found) && is_free && is_later;
         let is_last = self.is_last_look(knob, asked);
         if is_open && !is_last {
-            self.record(now, Fact::Found { task, knob, value: found.clone(), asked });
+            self.record(now, Fact::Found { task, knob, value: found.clone() });
         }
         is_open && !is_last
     }
@@ -262,14 +254,6 @@ impl Run {
             self.look_first(now, task, knob);
         }
         is_new
-    }
-
-    /// Whether a task looks at a fence, to do right after it what it is closed for.
-    fn verifies(&self, task: TaskId, knob: KnobId) -> bool {
-        let (own, stage) = (self.plan.task(task), self.state.task(task).stage);
-        own.is_fence(knob)
-            && (own.is_guarded(stage)
-                || matches!(own.stages[stage.index()].kind, StageKind::Verify { .. }))
     }
 
     /// A knob could not be read.

@@ -51,13 +51,11 @@ pub enum Fact {
         why: String,
     },
     /// Where a knob stood before a task first touched it, or when it was looked at
-    /// again. Whoever was asked looked no earlier than it was asked.
+    /// again.
     Found {
         task: TaskId,
         knob: KnobId,
         value: Value,
-        #[serde(default)]
-        asked: Time,
     },
     /// Something is about to be done. Whoever reads this does it, once or again.
     Issued {

@@ -14,8 +14,9 @@ use crate::report::describe;
 use crate::time::{Millis, Time};
 use crate::value::Value;
 
-/// How long it counts that a fence was seen closed, from when it was asked for.
-pub(super) const VERIFIED_FOR: Millis = Millis::from_secs(5);
+/// How long it counts that a fence was seen closed. It is read once more right before the
+/// effect is done.
+const VERIFIED_FOR: Millis = Millis::from_secs(5);
 
 impl Run {
     /// Does what is due in the stage that a task is in.
@@ -81,8 +82,8 @@ impl Run {
     /// What a fence is there for is done only right after the fence was seen closed,
     /// and all that was waited for was seen behind it. After a try in vain, a crash or
     /// a fence that was open meanwhile nothing of that is known: it begins again with
-    /// the fence. One that has changed some servers and not others cannot: nothing
-    /// measures what is missing then. It is tried again if the fence was never open.
+    /// the fence. If the primary is neither what it was nor what it is to be, nothing
+    /// measures what is missing: that takes a person.
     fn begins_again_at_fence(&mut self, now: Time, task: TaskId) -> bool {
         let plan = self.plan.clone();
         let (own, state) = (plan.task(task), self.state.task(task));
@@ -92,12 +93,19 @@ impl Run {
         }
         let (fence, verify) = (own.fence_before(stage), own.verified_before(stage));
         let is_old = state.verified_at.is_none_or(|at| now < at || now - at > VERIFIED_FOR);
+        // What was waited for behind the fence still is so: reading it may take its time.
+        let waits = own.stages[fence.map_or(0, StageId::index)..stage.index()].iter();
+        let waits = waits.filter_map(|own| match own.kind {
+            StageKind::Await { condition } => Some(condition),
+            _ => None,
+        });
+        let is_nothing_missing = matches!(self.judge(now, task, waits), Gate::Open { .. });
         let knob = match own.stages[stage.index()].kind {
             StageKind::Set { knob, .. } | StageKind::PutBack { knob } => Some(knob),
             _ => None,
         };
         let begins_with = match (state.failures, knob, &state.found_again) {
-            (0, ..) if state.is_fence_disturbed => fence,
+            (0, ..) if state.is_fence_disturbed || !is_nothing_missing => fence,
             (0, ..) if is_old && verify.is_none() => {
                 let knob = fence.and_then(|fence| own.closed_in(fence));
                 knob.into_iter().for_each(|knob| self.look_first(now, task, knob));
@@ -114,7 +122,9 @@ impl Run {
                 return true;
             }
             (_, Some(knob), Some(found)) if !self.is_unpromoted(task, knob, found) => {
-                verify.or(fence)
+                // Nothing measures what is missing any more, whoever changed it.
+                self.leave(now, task, Outcome::Failed);
+                return true;
             }
             _ => fence,
         };
@@ -224,6 +234,16 @@ impl Run {
                 if let Some(why) = self.why_kept_closed(task, *knob) =>
             {
                 format!("{name}: {why}; accepted: see to it that one does, then `retry`")
+            }
+            (_, StageKind::Set { knob, .. } | StageKind::PutBack { knob })
+                if let Some(found) = state.found_again.as_ref().filter(|_| state.failures > 0) =>
+            {
+                let why = state.last_failure.as_deref().unwrap_or("it failed");
+                format!(
+                    "{name}: {why}; {} is {found}, and nothing tells what is missing: accepted: \
+                     see to it that one server takes writes, then `retry`",
+                    self.plan.knob(*knob)
+                )
             }
             (_, StageKind::Set { knob, to }) if state.unfit.is_some() => format!(
                 "{name}: {} was {} already, and nothing says what opens it; accepted: open it, \

@@ -284,9 +284,9 @@ impl State {
                 }
             }
             Fact::Failed { task, why } => self.task_mut(*task)?.failure = Some(why.clone()),
-            Fact::Found { task, knob, value, asked } => {
+            Fact::Found { task, knob, value } => {
                 self.take_found(plan, *task, *knob, value, at)?;
-                self.take_verified(plan, *task, *knob, value, *asked)?;
+                self.take_verified(plan, *task, *knob, value, at)?;
                 self.note_fence(plan, *task, *knob, value);
             }
             Fact::Issued { effect, task, what } => {
@@ -599,12 +599,12 @@ impl State {
         task: TaskId,
         knob: KnobId,
         value: &Value,
-        asked: Time,
+        at: Time,
     ) -> Result<(), String> {
         let (own, state) = (plan.task(task), self.task_mut(task)?);
         match own.is_guarded(state.stage) && own.is_fence(knob) {
-            _ if state.verified == Some(true) => state.verified_at = Some(asked),
-            true if own.is_closed_by(knob, value) => state.verified_at = Some(asked),
+            _ if state.verified == Some(true) => state.verified_at = Some(at),
+            true if own.is_closed_by(knob, value) => state.verified_at = Some(at),
             true => state.is_fence_disturbed = true,
             false => {}
         }

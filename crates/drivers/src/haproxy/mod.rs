@@ -180,33 +180,47 @@ impl Haproxy {
     }
 
     async fn read_state(&self, knob: &KnobName) -> Result<Value> {
-        let mut states: Vec<State> =
-            self.servers(knob).await?.iter().map(|server| server.state).collect();
-        states.sort_unstable();
-        states.dedup();
-        // Servers that differ are none of the words that can be written.
-        let names: Vec<_> = states.into_iter().map(State::name).collect();
-        Ok(Value::Text(names.join("+")))
+        let servers = self.servers(knob).await?;
+        let mut states = servers.iter().map(|server| server.state);
+        if let Some(first) = states.next().filter(|first| states.all(|state| state == *first)) {
+            return Ok(Value::Text(first.name().to_owned()));
+        }
+        // Of each, so that each can be put back: one may have been set aside before.
+        let each = servers.iter().map(|server| format!("{}={}", server.name, server.state.name()));
+        Ok(Value::Text(each.collect::<Vec<_>>().join(",")))
     }
 
     async fn write_state(&self, knob: &KnobName, value: &Value) -> Result<()> {
         let servers = self.servers(knob).await?;
-        let state = match value {
-            Value::Text(text) => State::ALL.into_iter().find(|state| state.name() == text),
-            Value::Number(_) => None,
-        };
-        let Some(state) = state else {
+        let Some(states) = States::parse(value) else {
             return Err(Error::Refused(format!(
-                "{value} is no state; accepted: ready, drain, maint"
+                "{value} is no state; accepted: ready, drain, maint, or one for each server as in \
+                 `a=ready,b=maint`"
             )));
         };
         for server in servers {
+            // A server that came since has the state that it was given.
+            let Some(state) = states.of(&server.name) else { continue };
             if server.state != state {
                 let (backend, name, state) = (&knob.backend, &server.name, state.name());
                 self.command(&format!("set server {backend}/{name} state {state}")).await?;
             }
         }
         Ok(())
+    }
+
+    /// What a state that was written is found as: that of each server, without those
+    /// that are gone or came since.
+    async fn state_after(&self, knob: &KnobName, value: &Value) -> Result<Value> {
+        let (servers, states) = (self.servers(knob).await?, States::parse(value));
+        let differs = |server: &Server| {
+            let state = states.as_ref().and_then(|states| states.of(&server.name));
+            state.is_some_and(|state| state != server.state)
+        };
+        match servers.iter().any(differs) {
+            false => Ok(value.clone()),
+            true => self.read_state(knob).await,
+        }
     }
 
     async fn read_knob(&self, text: &str, knob: &KnobName) -> Result<Value> {
@@ -252,7 +266,10 @@ impl Driver for Haproxy {
         match knob.kind {
             Kind::Weight => self.write_weight(text, &knob, share(text, value)?).await?,
             Kind::Sessions => self.write_sessions(text, &knob, share(text, value)?).await?,
-            _ => self.write_state(&knob, value).await?,
+            _ => {
+                self.write_state(&knob, value).await?;
+                return self.state_after(&knob, value).await;
+            }
         }
         self.read_knob(text, &knob).await
     }
@@ -284,6 +301,34 @@ impl Driver for Haproxy {
             kind: "haproxy",
             target: self.socket.address.to_string(),
             knobs: FORMS.iter().map(|form| form.2).collect(),
+        }
+    }
+}
+
+/// States to be written.
+enum States {
+    All(State),
+    Each(BTreeMap<String, State>),
+}
+
+impl States {
+    fn parse(value: &Value) -> Option<States> {
+        let Value::Text(text) = value else { return None };
+        let named = |text: &str| State::ALL.into_iter().find(|state| state.name() == text);
+        if let Some(state) = named(text) {
+            return Some(States::All(state));
+        }
+        let each = text.split(',').map(|own| {
+            let (server, state) = own.split_once('=')?;
+            Some((server.to_owned(), named(state)?))
+        });
+        each.collect::<Option<_>>().map(States::Each)
+    }
+
+    fn of(&self, server: &str) -> Option<State> {
+        match self {
+            States::All(state) => Some(*state),
+            States::Each(states) => states.get(server).copied(),
         }
     }
 }

@@ -82,6 +82,8 @@ pub struct Recorded {
     pub fences: Vec<Knob>,
     /// When knobs were put back, the newest first.
     pub put_back: Vec<(u64, BTreeSet<Knob>)>,
+    /// There are older runs that were not looked at.
+    is_cut_off: bool,
 }
 
 /// A knob as a run left it.
@@ -103,6 +105,8 @@ struct ServiceLeft {
     /// The run that moved it, or the newest that had it.
     run: RunId,
     has_moved: bool,
+    /// Nobody expects it back. It does not serve all the same.
+    is_given_up: bool,
 }
 
 /// What a drain left that is to stay.
@@ -330,7 +334,8 @@ async fn learn(world: &World, of: Filter<'_>) -> Result<Option<Recorded>, Refuse
         before = Some(oldest.id);
         for run in page {
             if by_people >= RUNS_MAX {
-                return Ok(learnt);
+                // What older ones moved is not known.
+                return Ok(cut_off(learnt));
             }
             if let Some(own) = learnt.as_ref().filter(|_| is_past) {
                 match plan_of(&world.store, run.id).await {
@@ -339,7 +344,7 @@ async fn learn(world: &World, of: Filter<'_>) -> Result<Option<Recorded>, Refuse
                         continue;
                     }
                     Ok(_) => {}
-                    Err(Refused::Unreadable(_)) => return Ok(learnt),
+                    Err(Refused::Unreadable(_)) => return Ok(cut_off(learnt)),
                     Err(refused) => return Err(refused),
                 }
             }
@@ -354,7 +359,7 @@ async fn learn(world: &World, of: Filter<'_>) -> Result<Option<Recorded>, Refuse
                 // Nobody knows what it left, nor which of what older ones left it changed.
                 Err(Refused::Unreadable(why)) => {
                     tracing::debug!(run = %run.id, "what it left is not known: {why}");
-                    return Ok(learnt);
+                    return Ok(cut_off(learnt));
                 }
                 Err(refused) => return Err(refused),
             };
@@ -371,6 +376,11 @@ async fn learn(world: &World, of: Filter<'_>) -> Result<Option<Recorded>, Refuse
     Ok(learnt)
 }
 
+/// What is known of runs, and that there are others before them.
+fn cut_off(learnt: Option<Recorded>) -> Option<Recorded> {
+    learnt.map(|own| Recorded { is_cut_off: true, ..own })
+}
+
 impl Recorded {
     fn new(newest: RunId, run: &Run) -> Recorded {
         Recorded {
@@ -383,6 +393,7 @@ impl Recorded {
             given_up: None,
             fences: Vec::new(),
             put_back: Vec::new(),
+            is_cut_off: false,
         }
     }
 
@@ -435,7 +446,8 @@ impl Recorded {
         for (traffic, row) in plan.traffic.iter().zip(&fleet.multipliers) {
             let Some(share) = row[own] else { continue };
             let is_knobless = traffic.datacenters[own].knobs.is_empty() && traffic.is_in(own);
-            let new = ServiceLeft { share, is_knobless, run: id, has_moved: false };
+            let new =
+                ServiceLeft { share, is_knobless, run: id, has_moved: false, is_given_up: false };
             let left = self.services.entry(traffic.service.clone()).or_insert(new);
             if !left.has_moved && has_begun(&traffic.service) {
                 (left.run, left.has_moved) = (id, true);
@@ -443,7 +455,13 @@ impl Recorded {
         }
         if matches!(state.closed, Some((_, RunOutcome::Completed))) {
             for own in plan.left_behind.iter().filter(|own| own.is_given_up) {
-                let new = ServiceLeft { share: 1.0, is_knobless: true, run: id, has_moved: true };
+                let new = ServiceLeft {
+                    share: 0.0,
+                    is_knobless: true,
+                    run: id,
+                    has_moved: true,
+                    is_given_up: true,
+                };
                 self.services.entry(own.name().to_owned()).or_insert(new);
             }
         }
@@ -462,14 +480,18 @@ impl Recorded {
         match self.services.get(service) {
             Some(left) => Some(left.share),
             // It may be one that was moved away under another name.
-            None => self.services_lost(plan).next().is_none().then_some(1.0),
+            None => {
+                let is_known = !self.is_cut_off && self.services_lost(plan).next().is_none();
+                is_known.then_some(1.0)
+            }
         }
     }
 
     /// Services without traffic knobs that were moved away and that no restore has
     /// brought back, with the runs that moved them.
     pub fn services_away(&self) -> impl Iterator<Item = (&String, RunId)> {
-        let away = self.services.iter().filter(|(_, own)| own.is_knobless && own.share <= 0.0);
+        let is_away = |own: &ServiceLeft| own.is_knobless && own.share <= 0.0 && !own.is_given_up;
+        let away = self.services.iter().filter(move |(_, own)| is_away(own));
         away.map(|(name, own)| (name, own.run))
     }
 
@@ -497,7 +519,12 @@ pub async fn unknown_services(world: &World, plan: &Plan) -> Vec<String> {
         let lost = own.services_lost(plan).map(|(name, run)| {
             format!("{name}, which run {run} moved out of {} and no runbook has", datacenter.name)
         });
-        let lost: Vec<String> = lost.collect();
+        let mut lost: Vec<String> = lost.collect();
+        if lost.is_empty() {
+            lost.push(format!(
+                "one that a run moved which cannot be read, or is not among the last {RUNS_MAX}"
+            ));
+        }
         for service in knobless.filter(|service| own.share_of(&service.service, plan).is_none()) {
             unknown.push(format!(
                 "whether {} serves {} is unknown: no run had it there, and it may be {}; accepted: \

@@ -97,6 +97,15 @@ pub fn step(run: &Run, records: &[Record]) -> Step {
                     step.originals.push((plan.knob(*knob).to_string(), value));
                 }
             }
+            // Somebody moved it before its first step: where it stood before that is where it
+            // goes back to, also if nothing is left to be written.
+            Fact::Found { task, knob, value, .. } if plan.direction == Direction::Drain => {
+                let origin = run.state().task(*task).origin(*knob);
+                if let Some(origin) = origin.filter(|own| moved_by_hand(own, value)) {
+                    let origin = serde_json::json!(origin).to_string();
+                    step.originals.push((plan.knob(*knob).to_string(), origin));
+                }
+            }
             _ => {}
         }
         if matches!(record.fact, Fact::Moved { .. } | Fact::Ended { .. } | Fact::Closed { .. }) {
@@ -112,6 +121,12 @@ pub fn step(run: &Run, records: &[Record]) -> Step {
         *share = drained(plan, run);
     }
     step
+}
+
+/// Whether a knob that was found at a number is found at another one: something else
+/// moved it meanwhile.
+pub fn moved_by_hand(before: &Value, now: &Value) -> bool {
+    before.number().is_some() && now.number().is_some() && !before.is_met_by(now)
 }
 
 /// Adds to the last step of a run how it ended, and how its tasks went.

@@ -10,7 +10,7 @@ use drain::{Direction, Goal, Plan, StageKind, Value};
 use store::RunId;
 
 use super::survey::Survey;
-use super::{Drains, Refused, fleet};
+use super::{Drains, Refused, fleet, ledger};
 
 /// The values of the knobs of a datacenter before its drain.
 #[derive(Debug, Default)]
@@ -106,13 +106,25 @@ impl Recorded {
         let fences = fences.map(|fence| plan.knob(fence.knob).to_string()).collect();
         let mut recorded = Recorded { fences, ..Recorded::default() };
         // What was found last before the first write: what was only read may have been read badly.
+        // Of numbers the first counts: those after it are what somebody moved it to.
         let mut read = BTreeMap::new();
         for fact in facts {
             match fact {
                 Fact::Found { task, knob, value, .. } if knob.index() < plan.knobs.len() => {
                     let task = plan.tasks.get(task.index());
                     let origin = task.and_then(|task| task.origin_of(knob, &value));
-                    origin.map(|origin| read.insert(knob, origin));
+                    let name = plan.knob(knob).to_string();
+                    let is_new = !recorded.set.contains_key(&name);
+                    match (read.get(&knob), origin) {
+                        (Some(before), Some(now)) if ledger::moved_by_hand(before, &now) => {
+                            if is_new {
+                                recorded.found.insert(name.clone(), before.clone());
+                                recorded.set.insert(name, value);
+                            }
+                        }
+                        (_, Some(origin)) => _ = read.insert(knob, origin),
+                        (_, None) => {}
+                    }
                 }
                 Fact::Issued { what: Effect::Write { knob, value }, .. }
                     if knob.index() < plan.knobs.len() =>

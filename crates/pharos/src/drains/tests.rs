@@ -547,7 +547,7 @@ async fn a_task_that_is_held_says_why_and_promises_nothing() {
         records.push(record);
     };
     add(Fact::Released { task });
-    add(Fact::Found { task, knob, value: Value::Number(1.0), asked: Time(0) });
+    add(Fact::Found { task, knob, value: Value::Number(1.0) });
     let shifting = Run::resume(plan.clone().into(), &records).unwrap();
     let now = records.last().unwrap().at;
     let next = |run: &Run| Status::of(run, RunId(1), now, &Unseen::default()).tasks[0].clone();

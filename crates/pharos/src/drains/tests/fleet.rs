@@ -568,3 +568,28 @@ async fn a_run_that_puts_knobs_back_gives_way_to_a_restore() {
     assert_eq!(site.over(back).await, Some(RunOutcome::Completed));
     assert_eq!(site.weight("east"), 1.0);
 }
+
+/// Held before its first step, a drain finds that somebody did its work, or part of it:
+/// where the knob stood when it began is where a restore brings it.
+#[tokio::test]
+async fn what_is_drained_by_hand_before_the_first_step_is_restored_to_where_it_stood() {
+    for by_hand in ["0", "0.3"] {
+        let health = "health: {errors: {query: nothing_has_it, below: 1, no_data: block}}";
+        let site = Site::start(2, &web(AT_ONCE, health), "limits: {drained_max: 100%}").await;
+        let run = site.drain("east").await.unwrap();
+        let mut status = site.drains.handle(run).await.unwrap().status;
+        status.wait_for(|status| status.tasks[0].hold.is_some()).await.unwrap();
+        site.set("east", by_hand);
+        let verb = Verb::Override { condition: "web.errors".into(), task: None };
+        // It looks again before its first step, a second after the last look at the latest.
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        site.say(run, "ann", verb).await;
+        assert_eq!(site.over(run).await, Some(RunOutcome::Completed));
+        assert_eq!(site.weight("east"), 0.0);
+        let back = site.begin("east", Direction::Restore, Mode::Drill).await.unwrap();
+        let verb = Verb::Override { condition: "web.errors".into(), task: None };
+        site.say(back, "ann", verb).await;
+        assert_eq!(site.over(back).await, Some(RunOutcome::Completed));
+        assert_eq!(site.weight("east"), 1.0, "by hand: {by_hand}");
+    }
+}
