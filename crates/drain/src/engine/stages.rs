@@ -532,6 +532,8 @@ impl Run {
         let (own, state) = (self.plan.task(in_flight.task), self.state.task(in_flight.task));
         let is_on_way = state.phase == Phase::Running || state.is_undoing;
         match &in_flight.what {
+            // What closes a fence asks nobody.
+            Effect::Write { knob, value } if own.is_closed_by(*knob, value) => None,
             Effect::Write { knob, value } if own.is_opened_by(*knob, value) => {
                 let primary = own.undone_knob()?;
                 let known = [state.origin(primary), own.undone_goal()];

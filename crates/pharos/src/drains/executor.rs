@@ -24,7 +24,7 @@ use tokio::time::{Instant, interval, sleep, sleep_until};
 
 use super::clock::{Clock, LeaseClock};
 use super::status::{NeedsPerson, Status, Unseen};
-use super::tenure::{Tenure, boot_ms};
+use super::tenure::{self, Tenure, boot_ms};
 use super::{fleet, ledger, notify};
 use health::Health;
 
@@ -356,7 +356,7 @@ impl Executor {
             return;
         };
         let (drivers, plan) = (self.world.drivers.clone(), self.run.plan().clone());
-        let (permit, channels) = (self.tenure.permit(decided), self.world.channels.clone());
+        let (tenure, channels) = (self.tenure.clone(), self.world.channels.clone());
         #[cfg(test)]
         let (faults, store) = (self.world.faults.clone(), self.world.store.clone());
         let run = self.lease.run;
@@ -368,19 +368,21 @@ impl Executor {
             faults.stop_before_effect(&store).await;
             let done = match &what {
                 Effect::Write { knob, value } => {
-                    let write = async {
-                        still_holds(&drivers, &plan, &required).await?;
-                        drivers.write(plan.knob(*knob), value, fence).await
-                    };
-                    permit.within(write).await.map(Some)
+                    match still_holds(&drivers, &plan, &required, decided).await {
+                        Ok(decided) => {
+                            let write = drivers.write(plan.knob(*knob), value, fence);
+                            tenure.permit(decided).within(write).await.map(Some)
+                        }
+                        Err(error) => Err(error),
+                    }
                 }
-                Effect::Act(act) => {
-                    let act = async {
-                        still_holds(&drivers, &plan, &required).await?;
-                        drivers.act(act, &once, fence).await
-                    };
-                    permit.within(act).await.map(|_| None)
-                }
+                Effect::Act(act) => match still_holds(&drivers, &plan, &required, decided).await {
+                    Ok(decided) => {
+                        let act = drivers.act(act, &once, fence);
+                        tenure.permit(decided).within(act).await.map(|_| None)
+                    }
+                    Err(error) => Err(error),
+                },
                 Effect::Say(Saying { channel: Some(channel), text }) => {
                     let (channel, text) = (channel.clone(), text.clone());
                     let datacenter = plan.datacenter.clone();
@@ -619,19 +621,21 @@ fn measure_every(plan: &Plan) -> Duration {
 }
 
 /// Whether what an effect was decided on is still so, right before it is done: the
-/// record of it may have taken seconds to reach the disk.
+/// record of it may have taken seconds to reach the disk. Says since when it is known.
 async fn still_holds(
     drivers: &Drivers,
     plan: &Plan,
     required: &Option<(KnobId, Vec<Value>)>,
-) -> drivers::Result<()> {
-    let Some((knob, accepted)) = required else { return Ok(()) };
+    decided: u64,
+) -> drivers::Result<u64> {
+    let Some((knob, accepted)) = required else { return Ok(decided) };
+    tenure::is_recent(decided)?;
     let knob = plan.knob(*knob);
     let not_done = |why: String| drivers::Error::Transient(format!("not done: {knob} {why}"));
     let found = drivers.read(knob).await;
     let found = found.map_err(|error| not_done(format!("cannot be read: {error}")))?;
     match accepted.iter().any(|value| value.is_met_by(&found)) {
-        true => Ok(()),
+        true => Ok(boot_ms()),
         false => Err(not_done(format!("is {found} by now"))),
     }
 }

@@ -106,6 +106,8 @@ impl Tenure {
     /// before they go on with it. A full disk, a store that does not answer or a process
     /// that was stopped may come between: what was seen before that says nothing any
     /// more, and the run decides anew.
+    ///
+    /// What was read again since (`still_holds`) is as good as decided then.
     pub fn permit(&self, decided: u64) -> Permit {
         let (own, last) = (self.clone(), Arc::new(AtomicU64::new(decided)));
         Permit::new(move || {
@@ -124,14 +126,24 @@ impl Tenure {
                 if gap <= DECISION_AGE_MAX_MS {
                     return Ok(());
                 }
-                let secs = gap as f64 / 1000.0;
-                Err(Error::Transient(format!(
-                    "not done: {secs:.1} s passed since it was decided, and much may have \
-                     changed; it is decided anew"
-                )))
+                Err(too_late(gap))
             }
         })
     }
+}
+
+/// Whether what was decided then may still be done.
+pub fn is_recent(decided: u64) -> Result<(), Error> {
+    let gap = boot_ms().saturating_sub(decided);
+    if gap <= DECISION_AGE_MAX_MS { Ok(()) } else { Err(too_late(gap)) }
+}
+
+fn too_late(gap_ms: u64) -> Error {
+    let secs = gap_ms as f64 / 1000.0;
+    Error::Transient(format!(
+        "not done: {secs:.1} s passed since it was decided, and much may have changed; it is \
+         decided anew"
+    ))
 }
 
 /// Milliseconds since the host was started, suspended or not.
