@@ -622,11 +622,11 @@ impl Task {
 
     /// What a knob is set to last by what the task is there for.
     pub fn goal_of(&self, knob: KnobId) -> Option<&Value> {
-        let goals = self.forward().iter().filter_map(|stage| match &stage.kind {
+        let mut goals = self.forward().iter().filter_map(|stage| match &stage.kind {
             StageKind::Set { knob: own, to } if *own == knob => Some(to.value()),
             _ => None,
         });
-        goals.last()
+        goals.next_back()
     }
 
     /// Whether a value of the knob that this task promotes says that some servers have
