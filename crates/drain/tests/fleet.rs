@@ -634,7 +634,7 @@ fn what_an_aborted_drain_has_emptied_does_not_serve() {
         let phase = world.open.first().map(|own| own.run.state().tasks[0].phase);
         (values, phase, hold.map(|(_, hold)| format!("{hold:?}")))
     };
-    let (values, phase, _) = go(vec![begin(0, false), work(0, 5)]);
+    let (values, phase, _) = go(vec![begin(0, false), work(0, 8)]);
     assert_eq!((values, phase), (vec![0.0, 1.0], Some(Phase::Running)), "empty, but not complete");
     let abort = Op::Say { run: 0, what: 4, task: 0, by: true };
     let (values, phase, _) = go(vec![abort, work(0, 2), begin(1, false), work(0, 9)]);

@@ -124,6 +124,12 @@ restore:
   in: {template: Isolate, with: {knob: "net:$dc", to: original}}
   on: {template: ConfigChange, with: {knob: "config:web/$dc", content: original}, after: [in]}
 "#;
+    const EAST: &str = "
+pharos: evacuation/v1
+datacenter: east
+datacenters: {east: {capacity: 1}, west: {capacity: 1}}
+services: [web]
+";
 
     let files = [("web.yaml", WEB), ("east.yaml", EAST)];
     let files = files.map(|(name, text)| (name.to_owned(), text.to_owned()));
@@ -388,11 +394,3 @@ fn a_restore_does_without_the_files_of_others_that_have_errors() {
     assert!(!Library::for_restore(broken.collect(), "east").is_sound());
     assert!(!Library::for_restore(with(&cases), "north").is_sound(), "nothing says what it needs");
 }
-
-const EAST: &str = "
-pharos: evacuation/v1
-datacenter: east
-datacenters: {east: {capacity: 1}, west: {capacity: 1}}
-limits: {serving_min: 1, drained_max: 50%}
-services: [db]
-";
