@@ -4,7 +4,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{ATTEMPTS_MAX, Abort, DRIFTS_MAX, Effect, Fact, Hold, InUse, Left, Run};
+use super::{ATTEMPTS_MAX, Abort, DRIFTS_MAX, Effect, Fact, Hold, InUse, Left, Phase, Run};
 use crate::plan::{KnobId, StageKind, TaskId};
 use crate::time::{Millis, Time};
 use crate::value::Value;
@@ -98,6 +98,7 @@ impl Run {
             Ok(found) => return self.miss(now, knob, format!("{found} is no position")),
             Err(why) => return self.miss(now, knob, why),
         };
+        self.away.remove(&knob);
         // A clock that was set back cannot tell which was first.
         let counts = |wanted: &Wanted| asked >= wanted.since || wanted.since > now;
         if self.wanted.get(&knob).is_some_and(|wanted| !counts(wanted)) {
@@ -167,6 +168,14 @@ impl Run {
     fn note_drift(&mut self, now: Time, knob: KnobId, asked: Time, found: Value) {
         let Some(left) = self.state.knobs[knob.index()].clone() else { return };
         let Left { value: expected, task, .. } = left.clone();
+        if self.is_in_doubt(task, knob, &found) {
+            return;
+        }
+        if self.is_ahead(task, knob, &found) {
+            self.near_before[task.index()] = None;
+            self.record(now, Fact::Advanced { task, knob, expected, found });
+            return self.wake(task);
+        }
         self.look_again(knob);
         let (keeps, is_paused) = (self.keeps(knob, &left), self.is_paused(task));
         if keeps && self.plan.task(task).is_final(knob, &expected) {
@@ -192,11 +201,46 @@ impl Run {
             self.issue(now, task, Effect::Write { knob, value });
         } else if keeps && self.state.abort != Some(Abort::Hold) {
             // It is put back when the pause is over.
+            self.away.insert(knob, found);
         } else if self.is_last_look(knob, asked) {
             let why = self.why_astray(&left);
             self.record(now, Fact::Astray { knob, expected, found: Some(found), why });
             self.end_last_look(knob);
         }
+    }
+
+    /// Whether a knob is where a write was to bring it of which nobody knows whether it
+    /// was done: the task tries that again, and nothing undoes it before.
+    fn is_in_doubt(&self, task: TaskId, knob: KnobId, found: &Value) -> bool {
+        let (own, state) = (self.plan.task(task), self.state.task(task));
+        let may_be = |(doubted, value): &(KnobId, Value)| {
+            *doubted == knob && value.is_met_by(found) && !own.is_closed_by(knob, value)
+        };
+        state.phase.is_active()
+            && state.failures > 0
+            && !state.shift.is_some_and(|shift| shift.knob == knob)
+            && state.doubted.iter().any(may_be)
+    }
+
+    /// Whether something else moved a knob further on the way that its task has it on.
+    /// To put that back would move traffic against the will of whoever runs this.
+    fn is_ahead(&self, task: TaskId, knob: KnobId, found: &Value) -> bool {
+        let state = self.state.task(task);
+        let shift = state.shift.filter(|shift| shift.knob == knob && state.phase.is_active());
+        let is_moved = match state.phase {
+            Phase::Running => matches!(
+                self.state.stage(&self.plan, task).kind,
+                StageKind::Shift { knob: own, .. } if own == knob
+            ),
+            phase => phase == Phase::Reverting && !state.is_undoing,
+        };
+        is_moved && !self.is_contested(knob) && shift.is_some_and(|own| own.is_ahead(found))
+    }
+
+    /// Knobs that are not where they were left, and are not put back while their task
+    /// is paused, as they were last read.
+    pub fn away(&self) -> impl Iterator<Item = (KnobId, &Value)> {
+        self.away.iter().map(|(knob, found)| (*knob, found))
     }
 
     /// Why nobody puts a knob back.

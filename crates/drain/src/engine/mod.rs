@@ -130,6 +130,8 @@ pub struct Run {
     near_before: Vec<Option<f64>>,
     /// When a knob that is moved in steps was last seen where it was left.
     in_place: BTreeMap<KnobId, Time>,
+    /// Knobs that are not where they were left while their task is paused.
+    away: BTreeMap<KnobId, Value>,
     /// When each task last entered a stage, and how many since then in no time.
     strides: Vec<(Time, usize)>,
     /// What each task gets of its budgets, as a share of what it wants.
@@ -277,6 +279,7 @@ impl Run {
             are_calm: vec![false; plan.conditions.len()],
             near_before: vec![None; plan.tasks.len()],
             in_place: BTreeMap::new(),
+            away: BTreeMap::new(),
             strides: vec![(Time(0), 0); plan.tasks.len()],
             speeds: vec![1.0; plan.tasks.len()],
             overdrawn: vec![0.0; plan.budgets.len()],

@@ -74,6 +74,14 @@ pub enum Fact {
         expected: Value,
         found: Value,
     },
+    /// A knob that a task moves in steps is nearer to its goal than the last step: it
+    /// stays there, and the next step is judged from there.
+    Advanced {
+        task: TaskId,
+        knob: KnobId,
+        expected: Value,
+        found: Value,
+    },
     /// The last look before the run is closed did not find a knob where it was
     /// left, and nobody puts it back. `found` is nothing if it could not be read.
     Astray {

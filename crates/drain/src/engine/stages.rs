@@ -455,7 +455,8 @@ impl Run {
             // Who is primary decides whether the fence may be opened again.
             return self.look_first(now, task, primary);
         }
-        let is_first = self.state.task(task).begun.is_none();
+        // A fence that it has closed already, in part perhaps, is not waited with.
+        let is_first = self.state.task(task).begun.is_none() && !self.state.has_closed_fence(task);
         if let Some(condition) = self.unseen_behind(now, task).filter(|_| is_first) {
             self.hold(now, task, Hold::NoData { condition });
             // A query may have no value until nothing is missing: it is not waited for longer.

@@ -317,6 +317,17 @@ impl State {
                     self.task_mut(owner)?.is_fence_disturbed = true;
                 }
             }
+            Fact::Advanced { task, knob, found, .. } => {
+                let state = self.task_mut(*task)?;
+                let shift = state.shift.as_mut().filter(|shift| shift.knob == *knob);
+                let shift = shift.ok_or("a knob advanced that is not moved in steps")?;
+                shift.advance_to(found.number().ok_or("a knob advanced to a text")?, at);
+                state.effect_at = Some(at);
+                state.doubted.retain(|(own, _)| own != knob);
+                let left = self.knobs.get_mut(knob.index()).and_then(Option::as_mut);
+                let left = left.ok_or("a knob advanced that was never turned")?;
+                (left.value, left.since) = (found.clone(), at);
+            }
             Fact::Astray { knob, found, .. } => {
                 self.astray.push(*knob);
                 let left = self.knobs.get(knob.index()).and_then(Option::as_ref);

@@ -207,6 +207,21 @@ impl Shifted {
         self.at >= 1.0 - 1e-9
     }
 
+    /// Whether a value lies between where the knob was left and where it is to go.
+    pub(super) fn is_ahead(&self, value: &Value) -> bool {
+        let way = self.to - self.from;
+        let share = value.number().filter(|_| way != 0.0).map(|value| (value - self.from) / way);
+        share.is_some_and(|share| share > self.at + 1e-9 && share <= 1.0 + 1e-9)
+    }
+
+    /// Something else moved the knob on: the step that led here says nothing about the
+    /// next one.
+    pub(super) fn advance_to(&mut self, value: f64, at: Time) {
+        self.next = self.share_of(value);
+        (self.at, self.at_since) = (self.next, at);
+        self.steps = self.steps.max(1);
+    }
+
     pub(super) fn arrive(&mut self, at: Time) {
         self.step = self.next - self.at;
         (self.at, self.at_since) = (self.next, at);

@@ -251,7 +251,8 @@ impl Gathered {
                     self.moves[knob.index()].push((at, value.clone()));
                 }
             }
-            Fact::Drifted { knob, expected, found } => {
+            Fact::Drifted { knob, expected, found }
+            | Fact::Advanced { knob, expected, found, .. } => {
                 self.moves[knob.index()].push((at, found.clone()));
                 self.drifts.push(Drift {
                     at,

@@ -318,6 +318,13 @@ impl Executor {
                 let knob = plan.knob(*knob);
                 tracing::warn!(%run, "drift: {knob} is {found}, was {expected}, and {then}");
             }
+            Fact::Advanced { knob, expected, found, .. } => {
+                let knob = plan.knob(*knob);
+                tracing::warn!(
+                    %run,
+                    "drift: {knob} is {found}, was {expected}, and stays: it is nearer to its goal"
+                );
+            }
             Fact::Astray { knob, expected, found, why } => {
                 let found = found.as_ref().map_or("unreadable".to_owned(), ToString::to_string);
                 let knob = plan.knob(*knob);

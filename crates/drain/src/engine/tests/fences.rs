@@ -131,6 +131,78 @@ fn nothing_is_promoted_that_was_caught_up_and_is_not_any_more() {
     pair.world.check_replay();
 }
 
+/// The fence was opened, and the server died before it heard of it: nothing closes it
+/// again, for writes are taken since.
+#[test]
+fn a_fence_whose_opening_was_in_flight_at_a_crash_is_not_closed_again() {
+    let mut pair = pair(BACK);
+    pair.lag(0.0);
+    pair.promoted();
+    pair.world.until("it is done", |world| world.phase(DB) == Phase::Done);
+    pair.world.values[pair.back.unwrap()] = Some(0.0);
+    pair.world.say(Command::Abort { how: Abort::Revert });
+    let opened = opening(&mut pair);
+    pair.world.held_back = None;
+    pair.world.knobs[opened.index()] = text("open");
+    let plan = pair.world.run.plan().clone();
+    pair.world.run = Run::resume(plan, &pair.world.log).unwrap();
+    let (records, _) = pair.world.run.take_up(pair.world.now);
+    let closed = format!("{}=\"fenced\"", pair.world.run.plan().knob(opened).name);
+    let before = writes_of(&pair, &closed);
+    // Who is primary is not known for a while, and the fence is looked at meanwhile.
+    pair.world.unreadable.insert(pair.primary);
+    pair.world.take(records);
+    for _ in 0..10 {
+        pair.world.pass();
+        let (asked, found) = (pair.world.now, Ok(text("open")));
+        pair.world.event(Event::Looked { knob: opened, asked, found });
+    }
+    pair.world.unreadable.clear();
+    pair.world.until("it is over", |world| world.outcome() == Some(RunOutcome::Reverted));
+    assert_eq!(writes_of(&pair, &closed), before, "writes are taken since");
+    pair.world.check_replay();
+}
+
+/// Lets time pass until a fence is being opened; which one that is.
+fn opening(pair: &mut Pair) -> KnobId {
+    pair.world.held_back = Some(Vec::new());
+    for _ in 0..100 {
+        pair.world.pass();
+        let mut in_flight = pair.world.run.state().in_flight.values();
+        let opened = in_flight.find_map(|own| match &own.what {
+            Effect::Write { knob, value } if *value == text("open") => Some(*knob),
+            _ => None,
+        });
+        if let Some(opened) = opened {
+            return opened;
+        }
+        let held_back = pair.world.held_back.replace(Vec::new()).unwrap_or_default();
+        pair.world.perform(held_back);
+    }
+    panic!("no fence is opened");
+}
+
+/// A fence that is open in part and belongs to a promotion that is under way is closed
+/// at once: there is nothing to wait for.
+#[test]
+fn a_fence_that_is_open_in_part_behind_a_promotion_is_closed_without_data() {
+    let mut pair = pair("");
+    pair.lag(4000.0);
+    pair.fenced();
+    pair.world.unreadable.insert(pair.fence);
+    pair.lag(0.0);
+    let verifies = |world: &World| world.run.wanted(world.now + Millis(1000)).next().is_some();
+    pair.world.until("it looks at its fence", verifies);
+    pair.world.values[pair.exactly] = None;
+    pair.world.knobs[pair.fence.index()] = text("fenced+open");
+    pair.world.passes(Millis::from_secs(40));
+    pair.world.unreadable.clear();
+    pair.world.passes(Millis::from_secs(3));
+    assert_eq!(pair.at(pair.fence), "fenced");
+    pair.promoted();
+    pair.world.check_replay();
+}
+
 /// Both would take writes: whichever is kept, those of the other are lost.
 #[test]
 fn a_fence_is_not_opened_over_two_primaries() {
@@ -265,6 +337,22 @@ fn a_restore_never_moves_traffic_out_by_itself() {
         world.until("it goes on", |world| world.outcome() == Some(RunOutcome::Completed));
         world.check_replay();
     }
+}
+
+/// Also not because a person has brought more of it in than the run had.
+#[test]
+fn a_restore_does_not_take_out_what_a_person_brought_in() {
+    let mut world = restore(OnBreach::Hold);
+    world.values[0] = Some(99.0);
+    world.passes(Millis::from_secs(5));
+    world.knobs[0] = Value::Number(1.0);
+    world.pass();
+    world.sweep();
+    world.passes(Millis::from_secs(30));
+    assert_eq!(world.knobs[0], Value::Number(1.0));
+    world.values[0] = Some(0.1);
+    world.until("it goes on", |world| world.outcome() == Some(RunOutcome::Completed));
+    world.check_replay();
 }
 
 /// The way back of a restore leads out: what cannot be seen is not moved.

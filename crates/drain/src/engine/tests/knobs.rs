@@ -341,3 +341,108 @@ fn a_task_that_was_held_before_its_first_step_looks_again() {
     assert_eq!(world.run.state().task(web).origin(KnobId(0)), Some(&Value::Number(1.0)));
     world.check_replay();
 }
+
+/// An operator hurries a drain on by hand: traffic is never sent back into the
+/// datacenter for that, and the next step is judged from where the knob is.
+#[test]
+fn a_knob_that_is_moved_towards_its_goal_by_hand_is_not_put_back() {
+    for (by_hand, pauses) in [(0.0, false), (0.2, false), (0.2, true)] {
+        let (mut world, web, _) = watched(OnBreach::Hold);
+        world.until("it is half-way", |world| world.knobs[0].number() <= Some(0.6));
+        world.values[0] = Some(99.0);
+        world.passes(Millis::from_secs(5));
+        if pauses {
+            world.say(Command::Pause { task: Some(web) });
+        }
+        let writes = world.writes(KnobId(0)).len();
+        world.knobs[0] = Value::Number(by_hand);
+        world.pass();
+        world.sweep();
+        world.passes(Millis::from_secs(30));
+        assert_eq!(world.knobs[0], Value::Number(by_hand), "{by_hand} {pauses}");
+        assert_eq!(world.writes(KnobId(0)).len(), writes, "held by health, and not put back");
+        if pauses {
+            world.say(Command::Resume { task: Some(web) });
+        }
+        world.values[0] = Some(0.1);
+        world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+        assert!(world.writes(KnobId(0))[writes..].iter().all(|to| *to < by_hand));
+        let report = crate::report::Report::of(world.run.plan(), &world.log).unwrap();
+        assert_eq!(report.drifts.len(), 1, "it is reported");
+        world.check_replay();
+    }
+}
+
+/// The samples from before the change by hand say nothing about it.
+#[test]
+fn what_was_moved_by_hand_is_judged_by_samples_taken_after_that() {
+    let (mut world, ..) = watched(OnBreach::Hold);
+    world.until("it is half-way", |world| world.knobs[0].number() <= Some(0.6));
+    world.exporter_died = Some(world.now);
+    world.knobs[0] = Value::Number(0.1);
+    world.pass();
+    world.sweep();
+    world.passes(Millis::from_secs(20));
+    assert_eq!(world.knobs[0], Value::Number(0.1));
+    world.exporter_died = None;
+    world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+    world.check_replay();
+}
+
+/// Past the goal of the runbook, or back to where it came from, is drift.
+#[test]
+fn a_knob_that_is_moved_past_its_goal_is_put_back() {
+    let mut sketch = Sketch::new();
+    sketch.shift("web", &[]);
+    let StageKind::Shift { knob, .. } = sketch.last().stages[0].kind else { unreachable!() };
+    let to = Goal::Value(Value::Number(0.4));
+    sketch.last().stages[0].kind = StageKind::Shift { knob, to };
+    let mut world = World::open(sketch);
+    world.until("it began", |world| world.knobs[0].number() <= Some(0.8));
+    world.knobs[0] = Value::Number(0.0);
+    world.pass();
+    world.sweep();
+    assert!(world.knobs[0].number() >= Some(0.4), "{:?}", world.knobs[0]);
+    world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+    world.check_replay();
+}
+
+/// What a step did although the server died before it heard of it is not undone.
+#[test]
+fn a_step_that_was_in_flight_at_a_crash_and_was_done_is_not_put_back() {
+    let (mut world, ..) = watched(OnBreach::Hold);
+    world.until("it is half-way", |world| world.knobs[0].number() <= Some(0.6));
+    world.held_back = Some(Vec::new());
+    world.until("a step is in flight", |world| {
+        world.held_back.as_ref().is_some_and(|held_back| !held_back.is_empty())
+    });
+    world.held_back = None;
+    let step = *world.writes(KnobId(0)).last().unwrap();
+    world.knobs[0] = Value::Number(step);
+    world.run = Run::resume(world.run.plan().clone(), &world.log).unwrap();
+    let (records, _) = world.run.take_up(world.now);
+    world.take(records);
+    world.now = world.now + Millis(100);
+    world.sweep();
+    assert_eq!(world.knobs[0], Value::Number(step));
+    world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+    assert!(world.writes(KnobId(0)).windows(2).all(|pair| pair[1] <= pair[0]));
+    world.check_replay();
+}
+
+/// Nothing is put back while a run is paused; what is elsewhere is shown all the same.
+#[test]
+fn a_pause_does_not_hide_what_was_moved_by_hand() {
+    let (mut world, web, _) = watched(OnBreach::Hold);
+    world.until("it is half-way", |world| world.knobs[0].number() <= Some(0.6));
+    world.say(Command::Pause { task: Some(web) });
+    world.knobs[0] = Value::Number(1.0);
+    world.pass();
+    world.sweep();
+    let away: Vec<_> = world.run.away().collect();
+    assert_eq!(away, [(KnobId(0), &Value::Number(1.0))]);
+    world.say(Command::Resume { task: Some(web) });
+    world.until("it is put back", |world| world.knobs[0].number() < Some(1.0));
+    world.sweep();
+    assert_eq!(world.run.away().count(), 0);
+}

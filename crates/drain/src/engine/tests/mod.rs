@@ -266,7 +266,13 @@ impl World {
 
     /// Answers what was held back.
     fn answer(&mut self) {
-        for effect in self.held_back.take().unwrap_or_default() {
+        let held_back = self.held_back.take().unwrap_or_default();
+        self.perform(held_back);
+    }
+
+    /// Does effects, and answers them.
+    fn perform(&mut self, effects: Vec<EffectId>) {
+        for effect in effects {
             let Some(in_flight) = self.run.state().in_flight.get(&effect) else { continue };
             let found = match in_flight.what.clone() {
                 Effect::Write { knob, value } => {
