@@ -50,9 +50,23 @@ pub struct Config {
     /// `PHAROS_ARG_NAME`.
     #[serde(default)]
     pub act: Vec<String>,
+    /// What `read` prints: a number if it looks like one, or always a text, such as a
+    /// version `1.10`.
+    #[serde(default)]
+    pub values: Values,
     /// For one command; for `verify`, until it is satisfied.
     #[serde(default = "default_timeout_ms")]
     pub timeout_ms: u64,
+}
+
+/// How what a command prints is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Values {
+    /// As a number, if it looks like one.
+    #[default]
+    Auto,
+    Text,
 }
 
 fn default_timeout_ms() -> u64 {
@@ -138,7 +152,10 @@ impl Exec {
         let mut invocation = Invocation::new(&self.supervisor, &self.config.read);
         invocation.set("knob", knob);
         let text = self.run(&format!("reading {knob}"), invocation).await?;
-        Ok(parse(&text))
+        Ok(match self.config.values {
+            Values::Auto => parse(&text),
+            Values::Text => Value::Text(text),
+        })
     }
 
     /// Asks until the write has taken effect, or time is up.
@@ -183,6 +200,12 @@ impl Driver for Exec {
             )));
         }
         let text = match value {
+            Value::Number(number) if self.config.values == Values::Text => {
+                return Err(Error::Refused(format!(
+                    "{knob}: the number {number}, and this driver has `values = \"text\"`; \
+                     accepted: a text, in quotes in a runbook"
+                )));
+            }
             Value::Number(number) => number.to_string(),
             Value::Text(text) => text.clone(),
         };

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use drain::Value;
-use drivers::exec::{Config, Exec};
+use drivers::exec::{Config, Exec, Values};
 use drivers::{Action, Driver, Error, Fence};
 
 fn fence(number: u64) -> Fence {
@@ -46,6 +46,22 @@ async fn knobs_are_read_written_and_read_back() {
     assert!(driver.check("rate").await.unwrap().is_writable);
     let error = driver.check("speed").await.unwrap_err();
     assert!(matches!(error, Error::Unknown(_)), "{error:?}");
+}
+
+/// `1.10` is a version, and no number that could be written back as `1.1`.
+#[tokio::test]
+async fn a_driver_of_texts_takes_no_text_for_a_number() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("release"), "1.10\n").unwrap();
+    let driver = Exec::new(&files(folder.path()), &[]);
+    assert_eq!(driver.read("release").await, Ok(Value::Number(1.1)));
+    let config = Config { values: Values::Text, ..files(folder.path()) };
+    let driver = Exec::new(&config, &[]);
+    let text = Value::Text("1.10".into());
+    assert_eq!(driver.read("release").await, Ok(text.clone()));
+    assert_eq!(driver.write("release", &text, fence(1)).await, Ok(text));
+    let refused = driver.write("release", &Value::Number(1.1), fence(1)).await.unwrap_err();
+    assert!(matches!(&refused, Error::Refused(why) if why.contains("in quotes")), "{refused:?}");
 }
 
 #[tokio::test]

@@ -241,6 +241,7 @@ const KINDS: &[&str] = &[
     "ended failed",
     "ended refused",
     "drifted",
+    "advanced",
     "astray",
     "held",
     "released",

@@ -206,9 +206,15 @@ struct Sides {
     /// The entry that opens the run, and the digest of its plan.
     opening: Option<(AuditEntry, Option<Digest>)>,
     /// How it ended, by an audit entry, and by a record.
-    closed_in_log: Option<String>,
-    closed: Option<String>,
+    closed_in_log: Option<Ending>,
+    closed: Option<Ending>,
     row: Option<Run>,
+}
+
+/// How a run ended, and when.
+struct Ending {
+    outcome: String,
+    at: u64,
 }
 
 /// What was found between the log and the runs.
@@ -273,13 +279,15 @@ async fn collect(
             Meaning::Opened { plan } if sides.opening.is_none() => {
                 sides.opening = Some((entry, plan));
             }
-            Meaning::Closed { outcome } => sides.closed_in_log = Some(outcome),
+            Meaning::Closed { outcome } => {
+                sides.closed_in_log = Some(Ending { outcome, at: entry.at });
+            }
             _ => {}
         }
     }
     drop(entries);
     let mut records =
-        sqlx::query("SELECT run, seq, json FROM records ORDER BY run, seq").fetch(&mut *reader);
+        sqlx::query("SELECT run, seq, at, json FROM records ORDER BY run, seq").fetch(&mut *reader);
     while let Some(row) = records.try_next().await.map_err(reading)? {
         let number = |column| row.try_get::<i64, _>(column).map_err(reading);
         // What is no text says nothing; the other side is then alone.
@@ -293,7 +301,7 @@ async fn collect(
             sides.records.push((number("seq")? as u64, Sha256::digest(&json).into()));
         }
         if let Meaning::Closed { outcome } = meaning {
-            sides.closed = Some(outcome);
+            sides.closed = Some(Ending { outcome, at: number("at")? as u64 });
         }
     }
     drop(records);
@@ -323,15 +331,21 @@ fn row_differences(run: u64, sides: &Sides) -> Vec<String> {
         (None, None) => {}
     }
     // One that was cut off at its very end is ended when it is taken up.
-    let Some(outcome) = sides.row.as_ref().and_then(|row| row.outcome.as_deref()) else {
-        return why;
-    };
+    let ended = sides.row.as_ref().and_then(|row| Some((row.outcome.as_deref()?, row.ended_at)));
+    let Some((outcome, ended_at)) = ended else { return why };
     match sides.closed_in_log.as_ref().or(sides.closed.as_ref()) {
-        Some(written) if written == outcome => {}
-        Some(written) => why.push(format!(
-            "run {run} ended as `{outcome}` by the table of runs, and as `{written}` by what was \
-             written when it ended"
+        Some(written) if written.outcome != outcome => why.push(format!(
+            "run {run} ended as `{outcome}` by the table of runs, and as `{}` by what was written \
+             when it ended",
+            written.outcome
         )),
+        Some(written) if ended_at != Some(written.at) => why.push(format!(
+            "run {run} ended at {} by the table of runs, and at {} by what was written when it \
+             ended (milliseconds since 1970 UTC)",
+            ended_at.map_or("no time".to_owned(), |at| at.to_string()),
+            written.at
+        )),
+        Some(_) => {}
         None => why.push(format!(
             "run {run} ended as `{outcome}` by the table of runs, and no record says that it ended"
         )),

@@ -204,7 +204,7 @@ async fn a_row_that_is_not_what_the_log_and_the_records_say_is_reported() {
     .await;
     let ended = "UPDATE runs SET outcome = 'completed', ended_at = 9";
     check(ended, &["run 1 ended as `completed` by the table of runs, and no record says"]).await;
-    let record = |outcome| format!("INSERT INTO records VALUES (1, 3, 1, 'closed {outcome}')");
+    let record = |outcome| format!("INSERT INTO records VALUES (1, 3, 9, 'closed {outcome}')");
     check(&format!("{ended}; {}", record("completed")), &[]).await;
     check(
         &format!("{ended}; {}", record("held")),
@@ -212,4 +212,10 @@ async fn a_row_that_is_not_what_the_log_and_the_records_say_is_reported() {
     )
     .await;
     check(&record("held"), &[]).await;
+    let later = "UPDATE runs SET outcome = 'held', ended_at = 10";
+    check(
+        &format!("{later}; {}", record("held")),
+        &["run 1 ended at 10 by the table of runs, and at 9 by what was written when it ended"],
+    )
+    .await;
 }

@@ -194,6 +194,16 @@ impl Run {
         ))
     }
 
+    /// Whether one person may skip a task now.
+    pub fn may_skip(&self, task: TaskId) -> bool {
+        self.permit_move(task, Trigger::Skip, "skipped").is_ok()
+    }
+
+    /// Whether a person may stop a task now.
+    pub fn may_stop(&self, task: TaskId) -> bool {
+        self.permit_move(task, Trigger::Stop, "stopped").is_ok()
+    }
+
     /// How many people have not approved yet what takes more than one.
     fn people_missing(&self, task: TaskId) -> usize {
         let state = self.state.task(task);

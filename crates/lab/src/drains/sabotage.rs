@@ -73,6 +73,8 @@ pub enum Sabotage {
     SharedClaims,
     /// Until a task is over its knobs seem to be where it left them.
     BlindSteps,
+    /// What is elsewhere seems to be where it was before the task.
+    TurnedLooks,
     /// Why a task failed is lost on the way.
     EmptyReasons,
     /// That a task is held is lost on the way.
@@ -81,7 +83,7 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// Every sabotage with the checker that must find it.
-    pub const ALL: [(Sabotage, &str); 33] = [
+    pub const ALL: [(Sabotage, &str); 34] = [
         (Sabotage::BlindReturns, "gates"),
         (Sabotage::ForgottenFences, "fences"),
         (Sabotage::NoParents, "order"),
@@ -97,6 +99,7 @@ impl Sabotage {
         (Sabotage::NoOccasions, "once"),
         (Sabotage::BlindLooks, "stated"),
         (Sabotage::BlindSteps, "places"),
+        (Sabotage::TurnedLooks, "places"),
         (Sabotage::NoBarriers, "barriers"),
         (Sabotage::FewerPeople, "approvals"),
         (Sabotage::TypedNames, "approvals"),

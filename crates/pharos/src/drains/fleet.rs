@@ -10,7 +10,7 @@ use std::time::Duration;
 use drain::engine::{Actor, Command, Effect, Fact, Mode, Phase, Record, Run, RunOutcome};
 use drain::fleet::{Fleet, OtherRun};
 use drain::{
-    Comparison, Condition, Direction, Knob, Millis, NoData, Plan, Position, ServiceTraffic, Source,
+    Away, Comparison, Condition, Direction, Knob, Millis, NoData, Plan, Position, ServiceTraffic, Source,
     StageKind, Time, TrafficKnob, Value,
 };
 use futures_util::{StreamExt, stream};
@@ -28,9 +28,11 @@ use super::vigil::KEEPER;
 const READ_TIME_MAX: Duration = Duration::from_secs(5);
 /// How long what was read or written last counts while a knob cannot be read.
 const SEEN_COUNTS_FOR: Millis = Millis::from_secs(15);
-/// Runs of a datacenter, begun by people, that are looked through for what they
-/// left.
+/// Runs of a datacenter, begun by people, that moved something and are looked through
+/// for what they left.
 const RUNS_MAX: usize = 50;
+/// Runs before the last complete restore whose plans are read in vain.
+const PASSED_OVER_MAX: usize = 500;
 const PAGE: u32 = 50;
 /// How old the samples of a measured load may be.
 const LOAD_AGE_MAX: Millis = Millis::from_secs(60);
@@ -84,6 +86,8 @@ pub struct Recorded {
     pub put_back: Vec<(u64, BTreeSet<Knob>)>,
     /// There are older runs that were not looked at.
     is_cut_off: bool,
+    /// Knobs that a complete restore did not have: what older runs left of them counts.
+    left_behind: BTreeSet<String>,
 }
 
 /// A knob as a run left it.
@@ -325,22 +329,25 @@ pub async fn recorded(world: &World, datacenter: &str) -> Result<Option<Arc<Reco
 
 async fn learn(world: &World, of: Filter<'_>) -> Result<Option<Recorded>, Refused> {
     let mut before = None;
-    let (mut learnt, mut by_people): (Option<Recorded>, usize) = (None, 0);
+    let (mut learnt, mut by_people, mut passed_over): (Option<Recorded>, usize, usize) =
+        (None, 0, 0);
     // A restore has brought back all that it had. What it did not have is as older runs left it.
     let mut is_past = false;
     for _ in 0..RUNS_LIMIT_MAX / PAGE {
         let page = world.store.runs(Filter { before, ..of }, PAGE).await?;
-        let Some(oldest) = page.last() else { break };
+        let Some(oldest) = page.last() else { return Ok(learnt) };
         before = Some(oldest.id);
         for run in page {
-            if by_people >= RUNS_MAX {
+            if by_people >= RUNS_MAX || passed_over >= PASSED_OVER_MAX {
                 // What older ones moved is not known.
                 return Ok(cut_off(learnt));
             }
             if let Some(own) = learnt.as_ref().filter(|_| is_past) {
                 match plan_of(&world.store, run.id).await {
-                    Ok((plan, _)) if own.knows_services_of(&plan) => {
-                        by_people += usize::from(plan.puts_back.is_none());
+                    Ok((plan, _))
+                        if own.knows_services_of(&plan) && !own.misses_knobs_of(&plan) =>
+                    {
+                        passed_over += 1;
                         continue;
                     }
                     Ok(_) => {}
@@ -359,21 +366,41 @@ async fn learn(world: &World, of: Filter<'_>) -> Result<Option<Recorded>, Refuse
                 // Nobody knows what it left, nor which of what older ones left it changed.
                 Err(Refused::Unreadable(why)) => {
                     tracing::debug!(run = %run.id, "what it left is not known: {why}");
-                    return Ok(cut_off(learnt));
+                    return match learnt {
+                        Some(_) => Ok(cut_off(learnt)),
+                        // Nothing is known at all, and not that nothing was moved.
+                        None => Err(Refused::Unreadable(why)),
+                    };
                 }
                 Err(refused) => return Err(refused),
             };
             let own = learnt.get_or_insert_with(|| Recorded::new(run.id, &ended));
             match is_past {
-                true => own.add_services(run.id, &ended),
+                true => {
+                    own.add_services(run.id, &ended);
+                    own.add_left_behind(&run, &ended, &records);
+                }
                 false => own.add(&run, &ended, &records),
             }
-            by_people += usize::from(ended.plan().puts_back.is_none());
-            is_past |= ended.plan().direction == Direction::Restore
+            // One that moved nothing says nothing, however many there are.
+            let has_moved = has_moved(&ended, &records) && ended.plan().puts_back.is_none();
+            by_people += usize::from(has_moved);
+            let is_restored = ended.plan().direction == Direction::Restore
                 && matches!(ended.state().closed, Some((_, RunOutcome::Completed)));
+            if is_restored && !is_past {
+                is_past = true;
+                own.look_for_left_behind(ended.plan());
+            }
         }
     }
-    Ok(learnt)
+    // There may be more.
+    Ok(cut_off(learnt))
+}
+
+/// Whether a run changed anything.
+fn has_moved(run: &Run, records: &[Record]) -> bool {
+    let has_begun = |task: &drain::engine::TaskState| task.started.is_some() && task.has_acted;
+    !touched(run, records).is_empty() || run.state().tasks.iter().any(has_begun)
 }
 
 /// What is known of runs, and that there are others before them.
@@ -394,6 +421,7 @@ impl Recorded {
             fences: Vec::new(),
             put_back: Vec::new(),
             is_cut_off: false,
+            left_behind: BTreeSet::new(),
         }
     }
 
@@ -403,13 +431,7 @@ impl Recorded {
         for (_, fence) in state.left_closed(plan) {
             self.fences.push(plan.knob(fence.knob).clone());
         }
-        for (knob, left) in plan.knobs.iter().zip(&state.knobs) {
-            let Some(left) = left else { continue };
-            if self.knobs.iter().all(|own| own.knob != *knob) {
-                let (value, since) = (left.value.clone(), left.since);
-                self.knobs.push(Left { knob: knob.clone(), value, run: of.id, since });
-            }
-        }
+        self.add_knobs(of.id, run, |_| true);
         if plan.puts_back.is_some() {
             self.put_back.push((of.created_at, plan.knobs.iter().cloned().collect()));
             // Whoever ends a run that puts knobs back wants them where they are.
@@ -419,17 +441,68 @@ impl Recorded {
             return;
         }
         self.add_services(of.id, run);
+        self.add_kept(of.id, run, |_| true);
+        self.touched.extend(touched(run, records));
+    }
+
+    /// Adds what an older run left of the knobs that the last complete restore did not
+    /// have: no restore has brought those back.
+    fn add_left_behind(&mut self, of: &store::Run, run: &Run, records: &[Record]) {
+        let names = std::mem::take(&mut self.left_behind);
+        let is_left = |knob: &Knob| names.contains(&knob.to_string());
+        self.add_knobs(of.id, run, is_left);
+        if run.plan().puts_back.is_none() {
+            self.add_kept(of.id, run, is_left);
+            self.touched.extend(touched(run, records));
+        }
+        self.left_behind = names;
+    }
+
+    fn add_knobs(&mut self, id: RunId, run: &Run, is_wanted: impl Fn(&Knob) -> bool) {
+        for (knob, left) in run.plan().knobs.iter().zip(&run.state().knobs) {
+            let Some(left) = left.as_ref().filter(|_| is_wanted(knob)) else { continue };
+            if self.knobs.iter().all(|own| own.knob != *knob) {
+                let (value, since) = (left.value.clone(), left.since);
+                self.knobs.push(Left { knob: knob.clone(), value, run: id, since });
+            }
+        }
+    }
+
+    fn add_kept(&mut self, id: RunId, run: &Run, is_wanted: impl Fn(&Knob) -> bool) {
         let is_kept = matches!(
-            state.closed,
+            run.state().closed,
             Some((_, RunOutcome::Completed | RunOutcome::CompletedWithSkips | RunOutcome::Held))
         );
-        if is_kept && plan.direction == Direction::Drain {
-            let mut kept = Kept::of(of.id, run);
-            let is_kept = |knob: &Knob| self.given_up.is_none() && !self.touched.contains(knob);
-            kept.knobs.retain(|(knob, ..)| is_kept(knob));
-            self.drains.push(kept);
+        if !is_kept || run.plan().direction != Direction::Drain {
+            return;
         }
-        self.touched.extend(touched(run, records));
+        let mut kept = Kept::of(id, run);
+        let is_kept = |knob: &Knob| {
+            self.given_up.is_none() && !self.touched.contains(knob) && is_wanted(knob)
+        };
+        kept.knobs.retain(|(knob, ..)| is_kept(knob));
+        self.drains.push(kept);
+    }
+
+    /// Remembers which knobs a complete restore did not have.
+    fn look_for_left_behind(&mut self, plan: &Plan) {
+        let left = plan.left_behind.iter().filter(|own| !own.is_given_up);
+        self.left_behind.extend(left.filter_map(|own| match &own.what {
+            Away::Knob { name, .. } => Some(name.clone()),
+            Away::Service { .. } => None,
+        }));
+    }
+
+    /// Whether an older run may have left a knob that no newer one did, and that the
+    /// last complete restore did not have.
+    fn misses_knobs_of(&self, plan: &Plan) -> bool {
+        let is_known = |knob: &Knob| {
+            let mut kept = self.drains.iter().flat_map(|own| &own.knobs);
+            self.touched.contains(knob) || kept.any(|(own, ..)| own == knob)
+        };
+        let is_missed =
+            |knob: &Knob| self.left_behind.contains(&knob.to_string()) && !is_known(knob);
+        plan.knobs.iter().any(is_missed)
     }
 }
 
@@ -514,8 +587,20 @@ pub async fn unknown_services(world: &World, plan: &Plan) -> Vec<String> {
         if knobless.peek().is_none() || datacenter.name == plan.datacenter {
             continue;
         }
-        // Who cannot be asked here was asked a moment ago, for the plan.
-        let Ok(Some(own)) = recorded(world, &datacenter.name).await else { continue };
+        let own = match recorded(world, &datacenter.name).await {
+            Ok(Some(own)) => own,
+            Ok(None) => continue,
+            Err(why) => {
+                unknown.extend(knobless.map(|service| {
+                    format!(
+                        "whether {} serves {} is unknown: {why}; accepted: a restore of {0} that \
+                         has it",
+                        datacenter.name, service.service
+                    )
+                }));
+                continue;
+            }
+        };
         let lost = own.services_lost(plan).map(|(name, run)| {
             format!("{name}, which run {run} moved out of {} and no runbook has", datacenter.name)
         });

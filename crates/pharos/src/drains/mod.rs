@@ -312,9 +312,10 @@ impl Drains {
             .map_err(|refusal| Refused::Conflict(refusal.to_string()))?;
         self.end_put_back(&wanted).await;
         self.refuse_beside_open(&wanted.datacenter).await?;
-        let mut plan = self.plan(&wanted.datacenter, wanted.direction, Turn::Run).await?;
+        let turn = Turn::of(wanted.direction);
+        let mut plan = self.plan(&wanted.datacenter, wanted.direction, turn).await?;
         give_up(&mut plan, &wanted.give_up)?;
-        let survey = self.survey(&plan, Turn::Run).await;
+        let survey = self.survey(&plan, turn).await;
         // Better half of a drain than none when a datacenter burns: what cannot be done is then
         // seen at its task.
         if !survey.problems.is_empty() && wanted.mode == Mode::Drill {

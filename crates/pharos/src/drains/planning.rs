@@ -19,23 +19,36 @@ use super::{Drains, Refused, Survey, fleet, read_files};
 /// reaches the admin address; what a person begins must not wait behind those.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// Of a run that is begun.
+    /// Of a drain that is begun.
     Run,
+    /// Of a restore that is begun: it waits for nothing else.
+    Restore,
     /// Of a page.
     Page,
 }
 
-/// Turns of work on runbooks: one piece at a time for runs, and one for pages.
+impl Turn {
+    /// The turn of a run that is begun.
+    pub fn of(direction: Direction) -> Turn {
+        match direction {
+            Direction::Drain => Turn::Run,
+            Direction::Restore => Turn::Restore,
+        }
+    }
+}
+
+/// Turns of work on runbooks: one piece at a time for each kind.
 #[derive(Debug)]
 pub(super) struct Readings {
     runs: Arc<Semaphore>,
+    restores: Arc<Semaphore>,
     pages: Arc<Semaphore>,
 }
 
 impl Default for Readings {
     fn default() -> Self {
         let one = || Arc::new(Semaphore::new(1));
-        Readings { runs: one(), pages: one() }
+        Readings { runs: one(), restores: one(), pages: one() }
     }
 }
 
@@ -43,6 +56,7 @@ impl Readings {
     pub(super) fn of(&self, turn: Turn) -> &Arc<Semaphore> {
         match turn {
             Turn::Run => &self.runs,
+            Turn::Restore => &self.restores,
             Turn::Page => &self.pages,
         }
     }

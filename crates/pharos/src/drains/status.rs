@@ -161,6 +161,8 @@ pub enum NeedKind {
     Failed,
     /// Its knobs could not be put back.
     Unreverted,
+    /// A breach put its knobs back, and it does not begin again by itself.
+    Reverted,
     /// A restore does not bring it back: its runbooks do not know it.
     LeftBehind,
     /// Somebody else keeps setting a knob.
@@ -214,6 +216,9 @@ pub struct DriftStatus {
     /// It says which replica is the primary, and is never put back.
     #[serde(default)]
     pub is_promoted: bool,
+    /// It is put back when its task is not paused any more.
+    #[serde(default)]
+    pub waits_for_resume: bool,
 }
 
 /// What was looked at in vain, and why.
@@ -538,9 +543,26 @@ fn drifts(run: &Run, now: Time) -> Vec<DriftStatus> {
                 last: left.drifted,
                 contested,
                 is_promoted: promoted.is_some_and(|own| run.plan().knob(own) == knob),
+                waits_for_resume: false,
             })
         })
         .collect();
+    for (knob, found) in run.away() {
+        let Some(left) = run.state().knobs[knob.index()].as_ref() else { continue };
+        let name = run.plan().knob(knob).to_string();
+        drifts.retain(|own| own.knob != name);
+        drifts.push(DriftStatus {
+            knob: name,
+            task: run.plan().task(left.task).name.clone(),
+            expected: left.value.clone(),
+            found: Some(found.clone()),
+            times: left.drifts + 1,
+            last: now,
+            contested: false,
+            is_promoted: false,
+            waits_for_resume: true,
+        });
+    }
     drifts.sort_by_key(|drift| std::cmp::Reverse((drift.contested, drift.last)));
     drifts
 }
@@ -640,7 +662,8 @@ fn fenced(run: &Run, id: TaskId, fence: &Fence, now: Time) -> NeedsPerson {
     let todo = match state.task(id).phase {
         Phase::Failed | Phase::Stopped if state.closed.is_none() => format!(
             "`retry {name}`, or `abort --revert`, which promotes back and sets it to {opens}; if \
-             neither gets through: {by_hand}, then `skip {name}`"
+             neither gets through: {by_hand}{}",
+            if run.may_skip(id) { format!(", then `skip {name}`") } else { String::new() }
         ),
         Phase::Unreverted if state.closed.is_none() => format!("`retry {name}`, or {by_hand}"),
         _ => format!("{by_hand}, or `restore {}`", run.plan().datacenter),
@@ -691,7 +714,10 @@ fn overrides(run: &Run, id: TaskId, hold: &Hold) -> String {
         Some(condition) if condition.is_exact => {
             "bring its metric back, or `abort --revert`, which opens the fence".into()
         }
-        Some(condition) => format!("`override {}`, `skip {name}` or `abort`", condition.name),
+        Some(condition) if run.may_skip(id) => {
+            format!("`override {}`, `skip {name}` or `abort`", condition.name)
+        }
+        Some(condition) => format!("`override {}` or `abort`", condition.name),
         None => String::new(),
     }
 }
@@ -705,7 +731,17 @@ fn need(run: &Run, id: TaskId, task: &TaskStatus, status: &Status) -> Option<Nee
     let is_fenced = run.state().left_closed(run.plan()).any(|(task, _)| task == id);
     let retry = || match is_fenced {
         true => format!("`retry {name}`, or `abort --revert`"),
-        false => format!("`retry {name}` or `skip {name}`, or `abort`"),
+        false if run.may_skip(id) => format!("`retry {name}` or `skip {name}`, or `abort`"),
+        false => format!("`retry {name}`, or `abort`"),
+    };
+    let or_skip = |todo: &str| match run.may_skip(id) {
+        true => format!("{todo}, or `skip {name}`"),
+        false => todo.to_owned(),
+    };
+    let wait = || match (run.may_stop(id), run.may_skip(id)) {
+        (true, true) => format!("`stop {name}` or `skip {name}`, or wait"),
+        (true, false) => format!("`stop {name}`, or wait"),
+        (false, _) => "wait, or `abort --revert`".to_owned(),
     };
     let knob = |knob: &KnobId| Some(run.plan().knob(*knob).to_string());
     let (kind, knob, since, todo) = match (state.phase, &state.hold) {
@@ -715,6 +751,9 @@ fn need(run: &Run, id: TaskId, task: &TaskStatus, status: &Status) -> Option<Nee
         }
         (Phase::Unreverted, _) => (NeedKind::Unreverted, None, ended, retry()),
         (Phase::Stopped, _) => (NeedKind::Stopped, None, ended, retry()),
+        (Phase::Reverted, _) if status.abort.is_none() => {
+            (NeedKind::Reverted, None, ended, retry())
+        }
         (phase, _) if !phase.is_active() && phase != Phase::Waiting => return None,
         (Phase::Running, _) if is_asking => {
             (NeedKind::Approval, None, state.entered, format!("`approve {name}`, or `stop {name}`"))
@@ -724,7 +763,7 @@ fn need(run: &Run, id: TaskId, task: &TaskStatus, status: &Status) -> Option<Nee
             (NeedKind::Contested, knob(own), *since, todo)
         }
         (_, Some((since, Hold::Unreadable { knob: own }))) => {
-            (NeedKind::Unreadable, knob(own), *since, format!("repair it, or `skip {name}`"))
+            (NeedKind::Unreadable, knob(own), *since, or_skip("repair it"))
         }
         (_, Some((since, Hold::Unanswered { .. }))) => {
             (NeedKind::Unanswered, None, *since, "look at what the driver talks to".into())
@@ -751,7 +790,7 @@ fn need(run: &Run, id: TaskId, task: &TaskStatus, status: &Status) -> Option<Nee
             let own = run.plan().task(id);
             let after = own.expected.stuck_after.unwrap_or(own.timeout);
             let since = state.started.unwrap_or(status.now) + after;
-            (NeedKind::Stuck, None, since, format!("`stop {name}` or `skip {name}`, or wait"))
+            (NeedKind::Stuck, None, since, wait())
         }
         _ => return None,
     };

@@ -160,6 +160,24 @@ async fn a_run_that_a_person_begins_does_not_wait_behind_pages() {
     }
 }
 
+/// Nor behind drains that another operator begins.
+#[tokio::test]
+async fn a_restore_does_not_wait_behind_drains() {
+    let home = tempfile::tempdir().unwrap();
+    let drains = start(home.path()).await;
+    let (release, is_released) = std::sync::mpsc::channel::<()>();
+    let own = drains.clone();
+    let work = move || is_released.recv().is_err();
+    let slow = tokio::spawn(async move { own.apart(Turn::of(Direction::Drain), work).await });
+    until(async || drains.readings.of(Turn::Run).available_permits() == 0).await;
+    let turn = Turn::of(Direction::Restore);
+    let plan = drains.plan("east", Direction::Restore, turn);
+    let made = tokio::time::timeout(Duration::from_secs(20), plan).await;
+    assert!(made.is_ok(), "it waits for a drain");
+    drop(release);
+    slow.await.unwrap().unwrap();
+}
+
 #[tokio::test]
 async fn an_open_run_counts_as_a_change_however_many_came_after_it() {
     let home = tempfile::tempdir().unwrap();

@@ -1,5 +1,6 @@
 //! A step begins where its knob is: whoever moved it meanwhile made the step larger,
-//! or turned it round, and health was measured somewhere else.
+//! or turned it round, and health was measured somewhere else. And what something else
+//! moved towards the goal is not put back.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -46,11 +47,43 @@ impl Places {
                     ));
                 }
             }
-            Fact::Found { knob, .. } | Fact::Drifted { knob, .. } => _ = self.moved.remove(knob),
+            Fact::Drifted { knob, .. } => {
+                if let Some((since, to)) = self.moved.remove(knob)
+                    && now > since + UNSEEN
+                    && let Some(task) = self.is_on_the_way(*knob, &to)
+                {
+                    return Err(format!(
+                        "{task} puts {} back from {to}, which is nearer to its goal",
+                        self.progress.plan.knob(*knob)
+                    ));
+                }
+            }
+            Fact::Found { knob, .. } | Fact::Advanced { knob, .. } => _ = self.moved.remove(knob),
             _ => {}
         }
         self.progress.take(record);
         Ok(())
+    }
+}
+
+impl Places {
+    /// The task that moves a knob, if a value is between where it left it and its goal.
+    fn is_on_the_way(&self, knob: KnobId, value: &Value) -> Option<&str> {
+        let ids = self.progress.plan.task_ids();
+        let ahead = ids.filter(|id| self.progress.task(*id).is_running).find(|id| {
+            let Some(StageKind::Shift { knob: own, to }) = self.progress.stage(*id) else {
+                return false;
+            };
+            let left = self.progress.task(*id).at.iter().find(|(at, _)| *at == knob);
+            let left = left.and_then(|(_, left)| left.number()).filter(|_| *own == knob);
+            match (left, value.number(), to.value().number()) {
+                (Some(left), Some(value), Some(to)) => {
+                    (left > value && value >= to) || (left < value && value <= to)
+                }
+                _ => false,
+            }
+        });
+        ahead.map(|id| self.progress.name(id))
     }
 }
 

@@ -182,6 +182,11 @@ impl Progress {
                 }
                 self.place(*task, *knob, value.clone());
             }
+            Fact::Advanced { task, knob, found, .. } => {
+                self.place(*task, *knob, found.clone());
+                let own = &mut self.tasks[task.index()];
+                (own.effect_at, own.has_stepped) = (Some(record.at), true);
+            }
             Fact::Issued { effect, task, what } => {
                 let undo = self.plan.task(*task).undo.as_ref();
                 let own = &mut self.tasks[task.index()];

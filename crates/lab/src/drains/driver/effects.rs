@@ -166,9 +166,18 @@ impl Driver {
             }
             _ => false,
         };
-        match left.filter(is_blind) {
+        let found = match left.filter(is_blind) {
             Some(left) => left.value.clone(),
             None => self.read(knob),
+        };
+        let is_elsewhere = |left: &&Left| !left.value.is_met_by(&found);
+        match (self.sabotage, &self.run, left.filter(is_elsewhere)) {
+            (Some(Sabotage::TurnedLooks), Some(run), Some(left)) => {
+                let task = run.state().task(left.task);
+                let is_moved = task.shift.is_some_and(|shift| shift.knob == knob);
+                task.origin(knob).filter(|_| is_moved).cloned().unwrap_or(found)
+            }
+            _ => found,
         }
     }
 

@@ -188,6 +188,68 @@ async fn a_restore_that_moved_nothing_ends_no_kept_drain() {
     assert_eq!(site.newest().await.id, back);
 }
 
+/// Neither many runs that moved nothing nor a restore that did not have the knob end it.
+#[tokio::test]
+async fn what_no_restore_brought_back_stays_kept() {
+    let site = Site::start(2, &web(AT_ONCE, ""), "keep_drained: always").await;
+    site.drained("east", Mode::Disaster).await;
+    for name in ["east", "west"] {
+        let new = site.home.path().join(format!("shop-{name}"));
+        std::os::unix::fs::symlink(format!("web-{name}"), new).unwrap();
+    }
+    let web = web(AT_ONCE, "").replace(", south: 10", "");
+    write_runbooks(site.home.path(), &[("web", &web.replace("files:web-", "files:shop-"))]);
+    completes(&site, "east", Direction::Restore, Mode::Disaster).await;
+    assert_eq!(site.weight("east"), 0.0);
+    put_back(&site).await;
+    // And so do more of them than are looked through: none moves anything.
+    for _ in 0..60 {
+        completes(&site, "east", Direction::Restore, Mode::Disaster).await;
+    }
+    put_back(&site).await;
+    // One that has it ends it.
+    write_runbooks(site.home.path(), &[("web", &web)]);
+    let back = completes(&site, "east", Direction::Restore, Mode::Drill).await;
+    assert_eq!(site.weight("east"), 1.0);
+    site.drains.look_between_runs().await.unwrap();
+    assert_eq!(site.newest().await.id, back);
+}
+
+/// Traffic comes back to a drained datacenter, and is moved out again.
+async fn put_back(site: &Site) {
+    let before = site.newest().await.id;
+    site.set("east", "1");
+    until(async || site.weight("east") == 0.0).await;
+    until(async || site.newest().await.outcome.is_some()).await;
+    let newest = site.newest().await;
+    assert!(newest.id > before);
+    assert_eq!(newest.actor, "keep_drained (automatic)");
+}
+
+#[tokio::test]
+async fn what_an_unreadable_run_left_is_not_taken_to_serve() {
+    let site = Site::start(3, &web(AT_ONCE, ""), ANY_SHARE).await;
+    write_runbooks(site.home.path(), &[("jobs", &knobless("jobs"))]);
+    evacuate(&site, "jobs");
+    completes(&site, "west", Direction::Drain, Mode::Drill).await;
+    let east = completes(&site, "east", Direction::Drain, Mode::Drill).await;
+    let sql = format!("UPDATE records SET json = 'x' WHERE run = {}", east.0);
+    super::tampering::tamper(site.home.path(), sql).await;
+    // Another server, which has not read it before.
+    let other = Drains::start(config("two", site.home.path())).await.unwrap();
+    let wanted = Wanted {
+        datacenter: "south".into(),
+        direction: Direction::Drain,
+        mode: Mode::Drill,
+        by: user(1000),
+        reason: "a test".into(),
+        overload: false,
+        give_up: Vec::new(),
+    };
+    let refused = other.begin(wanted).await.unwrap_err().to_string();
+    assert!(refused.contains("whether east serves jobs is unknown"), "{refused}");
+}
+
 /// A server whose alerts are files in a folder.
 async fn alerting(home: &Path) -> Arc<Drains> {
     write_runbooks(home, &[("web", WEB), ("east", EAST)]);

@@ -8,7 +8,7 @@ use super::*;
 use drain::engine::RunOutcome;
 use status::NeedKind;
 
-async fn tamper(home: &Path, sql: String) {
+pub(super) async fn tamper(home: &Path, sql: String) {
     let options = SqliteConnectOptions::new().filename(home.join("drain.db"));
     let mut connection = options.foreign_keys(false).connect().await.unwrap();
     sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();

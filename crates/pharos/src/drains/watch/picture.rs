@@ -431,6 +431,7 @@ impl Writer<'_> {
             NeedKind::StandsStill => ("✗", "stands still", Style::Bad),
             NeedKind::Failed => ("✗", "failed", Style::Bad),
             NeedKind::Unreverted => ("✗", "not reverted", Style::Bad),
+            NeedKind::Reverted => ("✗", "put back", Style::Bad),
             NeedKind::LeftBehind => ("✗", "not brought back", Style::Bad),
             NeedKind::Contested => ("✗", "contested", Style::Bad),
             NeedKind::Unreadable => ("‖", "unreadable knob", Style::Bad),
@@ -451,7 +452,10 @@ impl Writer<'_> {
         let since = secs(self.status.now - first);
         let head = self.mark_all(mark, style, about, &names);
         let since = match need.kind {
-            NeedKind::Failed | NeedKind::Stopped | NeedKind::Unreverted => format!("{since} ago"),
+            NeedKind::Failed
+            | NeedKind::Stopped
+            | NeedKind::Unreverted
+            | NeedKind::Reverted => format!("{since} ago"),
             _ => format!("for {since}"),
         };
         let head = head.and(style, format!("{word} {since}")).and(Style::Plain, ": ");
@@ -594,6 +598,7 @@ impl Writer<'_> {
         let ago = secs(self.status.now - drift.last);
         let times = if drift.times == 1 { "once".into() } else { format!("{} times", drift.times) };
         let then = match (drift.is_promoted, drift.contested) {
+            _ if drift.waits_for_resume => "set back when it is resumed".to_owned(),
             (true, _) => format!("{ago} ago; to promote again takes a person"),
             (_, true) => format!("{times}, last {ago} ago; not set back any more"),
             (_, false) => format!("{times}, last {ago} ago; set back"),

@@ -6,7 +6,9 @@ use drain::engine::{
     Abort, Actor, Command, Effect, Ended, Fact, Hold, Phase, Record, Run, Trigger, User,
 };
 use drain::runbook::Library;
-use drain::{ConditionId, Direction, Eta, KnobId, Plan, TaskId, Time, Value, Verdict};
+use drain::{
+    ConditionId, Direction, Eta, KnobId, Plan, StageKind, TaskId, Time, Value, Verdict,
+};
 use lab::drains::{Options, Site, World, simulate};
 use proptest::prelude::*;
 use store::RunId;
@@ -14,7 +16,7 @@ use store::RunId;
 use super::picture::state;
 use super::screen::width;
 use super::*;
-use crate::drains::status::{NeedsPerson, Unseen};
+use crate::drains::status::{NeedKind, NeedsPerson, Unseen};
 use crate::drains::{read_file, read_files};
 
 /// 2026-11-17 03:12:04 in Berlin.
@@ -249,6 +251,42 @@ fn a_failed_task_always_has_a_reason() {
     let own = &status.tasks[task.index()];
     assert!(own.failure.is_some() && own.reason == own.failure, "{own:?}");
     assert_eq!(status.needs_person[0].task.as_ref(), Some(&own.name));
+}
+
+/// It does not begin again by itself, and the run stays open for it.
+#[test]
+fn a_task_that_a_breach_put_back_needs_a_person() {
+    let mut past = Past::after(0.4);
+    let task = past.running()[0];
+    let why = "shift: errors is 0.97, must be < 0.01".to_owned();
+    past.add(1, Fact::Failed { task, why: why.clone() });
+    past.add(0, Fact::Moved { task, trigger: Trigger::Revert });
+    past.add(9, Fact::Moved { task, trigger: Trigger::RevertDone });
+    let status = past.status(1);
+    let need = status.needs_person.iter().find(|own| own.kind == NeedKind::Reverted).unwrap();
+    let name = &past.plan.task(task).name;
+    assert_eq!((need.task.as_ref(), &need.why), (Some(name), &why));
+    assert_eq!(need.todo, format!("`retry {name}` or `skip {name}`, or `abort`"));
+}
+
+/// What is refused is not offered.
+#[test]
+fn skip_is_not_offered_where_it_is_refused() {
+    let mut past = Past::after(0.4);
+    let task = past.running()[0];
+    let name = past.plan.task(task).name.clone();
+    past.add(1, Fact::Moved { task, trigger: Trigger::StagesFailed });
+    let todo = |past: &Past| {
+        let status = past.status(1);
+        let need = status.needs_person.iter().find(|own| own.task.as_ref() == Some(&name));
+        need.unwrap().todo.clone()
+    };
+    assert!(todo(&past).contains("`skip"), "{}", todo(&past));
+    let stages = &mut Arc::make_mut(&mut past.plan).tasks[task.index()].stages;
+    let asks = StageKind::Approve { question: "Now?".into(), people: 2 };
+    let more = drain::Stage { kind: asks, ..stages[0].clone() };
+    stages.push(more);
+    assert!(!todo(&past).contains("`skip"), "{}", todo(&past));
 }
 
 #[test]
