@@ -57,6 +57,13 @@ pub trait Driver: Send + Sync + fmt::Debug {
         Ok(false)
     }
 
+    /// What a knob sends traffic to, by names that are the same for all knobs of the
+    /// driver. Empty if there is no telling.
+    async fn targets(&self, knob: &str) -> Result<Vec<String>> {
+        let _ = knob;
+        Ok(Vec::new())
+    }
+
     /// Puts a knob somewhere; returns where it stands then.
     async fn write(&self, knob: &str, value: &Value, fence: Fence) -> Result<Value>;
 

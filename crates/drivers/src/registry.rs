@@ -77,6 +77,12 @@ impl Drivers {
         bounded(&knob.driver, driver.is_out(&knob.name)).await
     }
 
+    /// See [`Driver::targets`].
+    pub async fn targets(&self, knob: &Knob) -> Result<Vec<String>> {
+        let driver = self.find(&knob.driver)?;
+        bounded(&knob.driver, driver.targets(&knob.name)).await
+    }
+
     pub async fn write(&self, knob: &Knob, value: &Value, fence: Fence) -> Result<Value> {
         if value.number().is_some_and(|number| !number.is_finite()) {
             return Err(Error::Refused(format!("{knob}: {value} is no number to turn it to")));

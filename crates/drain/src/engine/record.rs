@@ -98,6 +98,12 @@ pub enum Fact {
     Released {
         task: TaskId,
     },
+    /// A restore moves on although these conditions are breached: they were before it
+    /// moved anything, and it may be what cures them.
+    Excused {
+        task: TaskId,
+        conditions: Vec<Seen>,
+    },
     /// A condition came closer to its bound than ever before.
     Close {
         condition: ConditionId,

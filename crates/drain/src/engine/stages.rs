@@ -300,9 +300,9 @@ impl Run {
         let pace = self.plan.task(task).pace;
         match self.gate(now, task) {
             Gate::Closed(why @ Hold::Breach { .. })
-                if self.plan.direction == Direction::Restore && shift.steps == 0 =>
+                if self.plan.direction == Direction::Restore =>
             {
-                self.begin_restore(now, task, shift, &pace, why);
+                self.restore_in_spite(now, task, shift, pace.first, why);
             }
             Gate::Closed(why @ Hold::Breach { .. }) => {
                 self.bear_breach(now, task, shift, &pace, why)
@@ -376,16 +376,10 @@ impl Run {
         self.issue(now, task, Effect::Write { knob: shift.knob, value });
     }
 
-    /// Takes the first step of a restore although health is bad, once it was so
-    /// for long: it was bad before anything moved, and where nothing is served a
-    /// restore is what cures it. The steps after it are judged as any.
-    fn begin_restore(&mut self, now: Time, task: TaskId, shift: Shifted, pace: &Pace, why: Hold) {
-        self.hold(now, task, why);
-        let Some((since, _)) = self.state.task(task).hold else { return };
-        let patient_until = since + pace.patience;
-        if now < patient_until {
-            return self.wake_at(task, patient_until);
-        }
+    /// Takes a small step of a restore although health is bad, if that is borne.
+    fn restore_in_spite(&mut self, now: Time, task: TaskId, shift: Shifted, first: f64, why: Hold) {
+        let since = (shift.steps > 0).then_some(shift.at_since);
+        let Some(conditions) = self.bears_breach(now, task, since, why) else { return };
         if shift.is_there() || shift.from == shift.to {
             return self.leave(now, task, Outcome::Done);
         }
@@ -393,7 +387,10 @@ impl Run {
             return;
         }
         self.release(now, task);
-        self.turn(now, task, shift, stop_after(shift.at, pace.first));
+        if since.is_none() {
+            self.record(now, Fact::Excused { task, conditions });
+        }
+        self.turn(now, task, shift, stop_after(shift.at, first));
     }
 
     /// Holds while health is bad; does what the pace says if it stays bad.
@@ -401,10 +398,7 @@ impl Run {
         self.hold(now, task, why);
         let Some((since, _)) = self.state.task(task).hold else { return };
         let patient_until = since.max(shift.at_since) + pace.patience;
-        // For a restore the way back leads out of its datacenter, to others that may be
-        // what is bad: a person decides.
-        let is_barred = self.plan.direction == Direction::Restore;
-        if pace.on_breach == OnBreach::Hold || shift.at <= 0.0 || is_barred {
+        if pace.on_breach == OnBreach::Hold || shift.at <= 0.0 {
             return;
         }
         if now < patient_until {
@@ -568,17 +562,15 @@ impl Run {
             }
             Gate::Rising { until } => self.rise(task, until),
             Gate::Closed(why @ Hold::Breach { .. })
-                if self.plan.direction == Direction::Restore
-                    && self.state.task(task).effect_at.is_none() =>
+                if self.plan.direction == Direction::Restore =>
             {
-                // As for the first step of a shift: it was bad before anything moved.
-                self.hold(now, task, why);
-                let Some((since, _)) = self.state.task(task).hold else { return };
-                let until = since + self.plan.task(task).pace.patience;
-                if now < until {
-                    return self.wake_at(task, until);
-                }
+                // As for the steps of a shift.
+                let since = self.state.task(task).effect_at;
+                let Some(conditions) = self.bears_breach(now, task, since, why) else { return };
                 self.release(now, task);
+                if since.is_none() {
+                    self.record(now, Fact::Excused { task, conditions });
+                }
                 self.issue(now, task, what);
             }
             Gate::Closed(why) => self.hold(now, task, why),

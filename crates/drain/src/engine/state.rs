@@ -348,6 +348,9 @@ impl State {
                 state.hold = Some((since, why.clone()));
             }
             Fact::Released { task } => self.task_mut(*task)?.hold = None,
+            Fact::Excused { task, conditions } => {
+                self.task_mut(*task)?.excused.clone_from(conditions);
+            }
             Fact::Close { condition, value } => {
                 let nearness = plan.conditions.get(condition.index()).ok_or("no such condition")?;
                 self.nearest[condition.index()] = nearness.nearness(*value).unwrap_or(0.0);
@@ -438,6 +441,7 @@ impl State {
         state.tries_in_vain = 0;
         if trigger == Trigger::Retry || next == Phase::Reverting {
             self.forget_exact_overrides(plan, task);
+            self.tasks[task.index()].excused.clear();
         }
         let state = self.task_mut(task)?;
         if next == Phase::Reverting {

@@ -2,7 +2,7 @@
 
 use super::actor::People;
 use super::phase::Phase;
-use super::record::{Effect, EffectId, Hold};
+use super::record::{Effect, EffectId, Hold, Seen};
 use crate::plan::{BudgetId, ConditionId, KnobId, StageId};
 use crate::time::Time;
 use crate::value::Value;
@@ -69,6 +69,8 @@ pub struct TaskState {
     /// The stages that asked people and are through.
     pub approved: Vec<StageId>,
     pub overridden: Vec<ConditionId>,
+    /// Conditions that were breached before its first effect, with their values then.
+    pub excused: Vec<Seen>,
     pub paused: bool,
     /// How often somebody asked for more speed.
     pub haste: u32,
@@ -140,6 +142,7 @@ impl TaskState {
             approved_by: People::default(),
             approved: Vec::new(),
             overridden: Vec::new(),
+            excused: Vec::new(),
             paused: false,
             haste: 0,
             hold: None,

@@ -255,6 +255,12 @@ impl Driver for Haproxy {
         Ok(!servers.iter().any(Server::serves))
     }
 
+    async fn targets(&self, knob: &str) -> Result<Vec<String>> {
+        let knob = KnobName::parse(knob)?;
+        let servers = self.servers(&knob).await?;
+        Ok(servers.iter().map(|server| format!("{}/{}", knob.backend, server.name)).collect())
+    }
+
     async fn write(&self, text: &str, value: &Value, fence: Fence) -> Result<Value> {
         let knob = KnobName::parse(text)?;
         if !knob.is_writable() {

@@ -290,7 +290,8 @@ async fn plan(
     };
     match drains.plan(&datacenter, direction, Turn::Page).await {
         Ok(plan) => {
-            let Survey { foresight, problems, warnings } = drains.survey(&plan, Turn::Page).await;
+            let Survey { foresight, problems, warnings, .. } =
+                drains.survey(&plan, Turn::Page).await;
             let found = json!({
                 "plan": plan, "foresight": foresight, "problems": problems, "warnings": warnings,
             });

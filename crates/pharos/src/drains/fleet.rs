@@ -10,8 +10,8 @@ use std::time::Duration;
 use drain::engine::{Actor, Command, Effect, Fact, Mode, Phase, Record, Run, RunOutcome};
 use drain::fleet::{Fleet, OtherRun};
 use drain::{
-    Away, Comparison, Condition, Direction, Knob, Millis, NoData, Plan, Position, ServiceTraffic, Source,
-    StageKind, Time, TrafficKnob, Value,
+    Away, Comparison, Condition, Direction, Knob, Millis, NoData, Plan, Position, ServiceTraffic,
+    Source, StageKind, Time, TrafficKnob, Value,
 };
 use futures_util::{StreamExt, stream};
 use store::chain::Digest;
@@ -482,6 +482,11 @@ impl Recorded {
         };
         kept.knobs.retain(|(knob, ..)| is_kept(knob));
         self.drains.push(kept);
+    }
+
+    /// Whether anything that drains moved out is to stay so.
+    pub fn keeps_any(&self) -> bool {
+        self.drains.iter().any(|own| !own.knobs.is_empty())
     }
 
     /// Remembers which knobs a complete restore did not have.

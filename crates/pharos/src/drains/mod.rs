@@ -321,6 +321,9 @@ impl Drains {
         if !survey.problems.is_empty() && wanted.mode == Mode::Drill {
             return Err(Refused::Conflict(survey.problems.join("\n")));
         }
+        if !survey.overlaps.is_empty() {
+            return Err(Refused::Conflict(survey.overlaps.join("\n")));
+        }
         // What nobody would serve is the limits' matter in a disaster: it is held there.
         let foresight = survey.foresight;
         let fits = foresight.fits || (wanted.mode == Mode::Disaster && foresight.too_much <= 0.0);

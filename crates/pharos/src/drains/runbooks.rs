@@ -24,41 +24,42 @@ pub fn read_files(paths: &[PathBuf]) -> Result<Vec<(String, String)>, String> {
 /// Names and texts of files.
 type Files = Vec<(String, String)>;
 
-/// The same with what is wrong with those that cannot be read.
+/// The same with what is wrong with those that cannot be read, or are too many.
 pub fn read_most_files(paths: &[PathBuf]) -> Result<(Files, Vec<String>), String> {
-    let mut files = Vec::new();
+    let (mut files, mut unread) = (Vec::new(), Vec::new());
     for path in paths {
         match path.is_dir() {
-            true => gather(path, 0, &mut files)?,
+            true => gather(path, 0, &mut files, &mut unread),
             false => files.push(path.clone()),
         }
     }
     if files.is_empty() {
         let named: Vec<String> = paths.iter().map(|path| shown(path)).collect();
         return Err(format!(
-            "no runbook in {}; accepted: files, or folders with *.yaml, *.yml or *.json",
-            named.join(", ")
+            "no runbook in {}; accepted: files, or folders with *.yaml, *.yml or *.json{}",
+            named.join(", "),
+            unread.iter().map(|why| format!("\n{why}")).collect::<String>()
         ));
     }
     files.sort();
     files.dedup();
     if files.len() > FILES_MAX {
-        return Err(format!("{} runbooks; accepted: at most {FILES_MAX}", files.len()));
+        unread.push(format!("{} runbooks; accepted: at most {FILES_MAX}", files.len()));
+        files.truncate(FILES_MAX);
     }
-    let (mut read, mut unread, mut total) = (Vec::new(), Vec::new(), 0);
+    let (mut read, mut total) = (Vec::new(), 0);
     for path in files {
         match read_file(&path) {
+            // The rest may fit.
+            Ok(file) if total + file.1.len() > TOTAL_LEN_MAX => unread.push(format!(
+                "{}: with it the runbooks have more than {TOTAL_LEN_MAX} bytes",
+                shown(&path)
+            )),
             Ok(file) => {
                 total += file.1.len();
                 read.push(file);
             }
             Err(why) => unread.push(why),
-        }
-        if total > TOTAL_LEN_MAX {
-            let at = shown(&path);
-            return Err(format!(
-                "{at}: the runbooks up to here have more than {TOTAL_LEN_MAX} bytes"
-            ));
         }
     }
     Ok((read, unread))
@@ -76,37 +77,43 @@ pub fn complaint(path: &Path) -> Option<String> {
     })
 }
 
-/// Adds the runbooks of a folder.
-fn gather(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), String> {
+/// Adds the runbooks of a folder, and what is wrong with what is in it.
+fn gather(folder: &Path, depth: usize, files: &mut Vec<PathBuf>, unread: &mut Vec<String>) {
     let failed = |error| format!("{}: cannot be read: {error}", shown(folder));
     if depth > DEPTH_MAX {
-        return Err(format!(
+        unread.push(format!(
             "{}: more than {DEPTH_MAX} folders within each other; is one a link to one above?",
             shown(folder)
         ));
+        return;
     }
-    for entry in std::fs::read_dir(folder).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) => return unread.push(failed(error)),
+    };
+    for entry in entries {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => return unread.push(failed(error)),
+        };
         if entry.file_name().as_encoded_bytes().starts_with(b".") {
             continue;
         }
         let path = entry.path();
-        let failed = |error| format!("{}: cannot be read: {error}", shown(&path));
         let extension = path.extension().and_then(|extension| extension.to_str());
         let is_runbook = matches!(extension, Some("yaml" | "yml" | "json"));
         match std::fs::metadata(&path) {
-            Ok(kind) if kind.is_dir() => gather(&path, depth + 1, files)?,
+            Ok(kind) if kind.is_dir() => gather(&path, depth + 1, files, unread),
             Ok(kind) if kind.is_file() && is_runbook => files.push(path),
-            Ok(_) => {}
-            // Whoever reads it says why.
+            // What cannot be read of those is said by whoever reads them.
             Err(_) if is_runbook => files.push(path),
-            Err(error) => return Err(failed(error)),
+            // A link to nowhere that is no runbook is nobody's business.
+            Ok(_) | Err(_) => {}
         }
-        if files.len() > FILES_MAX {
-            return Err(format!("{}: more files than {FILES_MAX}", shown(folder)));
+        if files.len() > FILES_MAX || unread.len() > FILES_MAX {
+            return;
         }
     }
-    Ok(())
 }
 
 /// The name and the text of one file.
@@ -213,5 +220,27 @@ mod tests {
         symlink(".", home.path().join("again")).unwrap();
         let why = names(home.path()).unwrap_err();
         assert!(why.contains("a link to one above"), "{why}");
+    }
+
+    /// A restore does with what it can read.
+    #[test]
+    fn what_else_is_in_a_folder_keeps_no_runbook_from_being_read() {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::write(home.path().join("web.yaml"), "").unwrap();
+        symlink("nowhere", home.path().join("previous")).unwrap();
+        assert_eq!(names(home.path()).unwrap(), ["/web.yaml"]);
+        symlink(".", home.path().join("again")).unwrap();
+        let large = std::fs::File::create(home.path().join("large.yaml")).unwrap();
+        large.set_len(FILE_LEN_MAX + 1).unwrap();
+        for at in 0..17 {
+            let file = std::fs::File::create(home.path().join(format!("a{at}.yaml"))).unwrap();
+            file.set_len(1 << 20).unwrap();
+        }
+        let (read, unread) = read_most_files(&[home.path().to_owned()]).unwrap();
+        assert!(read.iter().any(|(name, _)| name.ends_with("/web.yaml")), "{unread:?}");
+        let all = unread.join("\n");
+        for why in ["a link to one above", "large.yaml: too long", "more than 16777216 bytes"] {
+            assert!(all.contains(why), "{all}");
+        }
     }
 }

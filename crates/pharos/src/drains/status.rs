@@ -722,6 +722,16 @@ fn overrides(run: &Run, id: TaskId, hold: &Hold) -> String {
     }
 }
 
+/// Since when a task waits for a sample that is newer than the last change, if that is
+/// longer than it should take: a query over a range needs all of it.
+fn unsampled_since(run: &Run, id: TaskId, now: Time) -> Option<Time> {
+    let condition = run.awaits_sample(now, id)?;
+    let range = run.measurement(condition).map_or(Millis::ZERO, |found| found.to - found.from);
+    let state = run.state().task(id);
+    let since = state.effect_at.max(Some(state.entered))?;
+    (now - since >= PATIENCE + range).then_some(since)
+}
+
 /// What a task needs a person for, if it does.
 fn need(run: &Run, id: TaskId, task: &TaskStatus, status: &Status) -> Option<NeedsPerson> {
     let (state, name) = (run.state().task(id), &task.name);
@@ -785,6 +795,9 @@ fn need(run: &Run, id: TaskId, task: &TaskStatus, status: &Status) -> Option<Nee
         // Somebody paused this task alone.
         (_, Some((since, Hold::Paused))) if !status.paused => {
             (NeedKind::Paused, None, *since, format!("`resume {name}`"))
+        }
+        (Phase::Running, None) if let Some(since) = unsampled_since(run, id, status.now) => {
+            (NeedKind::NoData, None, since, wait())
         }
         _ if task.is_stuck && state.phase.is_active() => {
             let own = run.plan().task(id);

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use drain::engine::Mode;
 use drain::fleet::Limit;
-use drain::{Direction, Foresight, KnobId, Plan, Source, StageKind, Value};
+use drain::{Direction, Foresight, Knob, KnobId, Plan, Source, StageKind, Value};
 use drivers::{Drivers, Error, Shape};
+use futures_util::{StreamExt, stream};
 use serde::Serialize;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -18,7 +19,7 @@ use tokio::time::timeout;
 pub const LOOKS_MAX: usize = 16;
 /// How long one may take. Whoever begins a run waits for this, and so does
 /// whoever begins one elsewhere.
-const LOOK_TIME_MAX: Duration = Duration::from_secs(5);
+pub const LOOK_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// What a plan would find.
 #[derive(Clone, Debug, Serialize)]
@@ -28,6 +29,9 @@ pub struct Survey {
     pub problems: Vec<String>,
     /// What it may have to wait for, or does worse with.
     pub warnings: Vec<String>,
+    /// Of the problems those that no disaster bears: it would empty another datacenter.
+    #[serde(skip)]
+    pub overlaps: Vec<String>,
 }
 
 /// What looking at a knob gave.
@@ -48,10 +52,12 @@ impl Survey {
             foresight: plan.foresee(&positions),
             problems: Vec::new(),
             warnings: Vec::new(),
+            overlaps: Vec::new(),
         };
         for look in &looks {
             survey.judge(plan, look);
         }
+        survey.judge_overlaps(plan, drivers).await;
         survey.judge_acts(plan, drivers);
         survey.judge_fences(plan, &positions);
         for condition in plan.conditions.iter().filter(|_| is_alone) {
@@ -66,6 +72,52 @@ impl Survey {
             }
         }
         survey
+    }
+
+    /// A knob that also moves the traffic of another datacenter, such as `@fra-*` where
+    /// there is a `fra-2`, would take both out, and no limit would see it in time.
+    async fn judge_overlaps(&mut self, plan: &Plan, drivers: &Arc<Drivers>) {
+        let Some(own) = plan.own_index() else { return };
+        let at = |at: usize| {
+            let knobs = plan.traffic.iter().flat_map(move |own| &own.datacenters[at].knobs);
+            knobs.map(|own| own.knob.clone()).collect::<BTreeSet<Knob>>()
+        };
+        let targets = async |knobs: BTreeSet<Knob>| {
+            let ask = async |knob: Knob| {
+                let asked = timeout(LOOK_TIME_MAX, drivers.targets(&knob)).await;
+                // Who does not answer is warned of elsewhere.
+                let targets = asked.ok().and_then(Result::ok).unwrap_or_default();
+                targets.into_iter().map(move |target| ((knob.driver.clone(), target), knob.clone()))
+            };
+            let found = stream::iter(knobs).map(ask).buffered(LOOKS_MAX);
+            let found: Vec<_> = found.collect().await;
+            found.into_iter().flatten().collect::<Vec<_>>()
+        };
+        let here: BTreeMap<_, _> = targets(at(own)).await.into_iter().collect();
+        for (other, datacenter) in plan.datacenters.iter().enumerate().filter(|(at, _)| *at != own)
+        {
+            let shared = targets(at(other)).await.into_iter();
+            let shared =
+                shared.filter_map(|(target, theirs)| Some((here.get(&target)?, theirs, target)));
+            let mut told = BTreeSet::new();
+            for (ours, theirs, (_, target)) in shared {
+                if !told.insert((ours.clone(), theirs.clone())) {
+                    continue;
+                }
+                let why = format!(
+                    "{ours} and {theirs} both move {target}: what leaves {} would leave {} too; \
+                     accepted: knobs that share no server",
+                    plan.datacenter, datacenter.name
+                );
+                match plan.direction {
+                    Direction::Drain => {
+                        self.problems.push(why.clone());
+                        self.overlaps.push(why);
+                    }
+                    Direction::Restore => self.warnings.push(why),
+                }
+            }
+        }
     }
 
     /// A drain that a limit keeps from its first step is known before it begins.

@@ -16,15 +16,16 @@ use drain::{
     Exit, Expected, Goal, KeepDrained, Knob, KnobId, Millis, Next, Plan, Stage, StageId, StageKind,
     Task, TaskId, Time, Value,
 };
+use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
 use store::{Filter, RunId};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::fleet::{self, Kept, Left, Recorded};
 use super::ledger::LeftFence;
 use super::status::{NeedKind, NeedsPerson};
-use super::survey::LOOKS_MAX;
+use super::survey::{LOOK_TIME_MAX, LOOKS_MAX};
 use super::{Direction, Drains, Refused, Verb, Wanted};
 
 const LOOK_EVERY: Duration = Duration::from_secs(3);
@@ -99,9 +100,12 @@ impl Drains {
         // One at a time: an older look must not replace what a newer one found.
         let _looks = self.looks.lock().await;
         let mut found = BTreeMap::new();
-        for drained in self.world.store.drained().await? {
-            let datacenter = drained.datacenter;
-            match self.look_at(&datacenter, drained.share).await {
+        let drained = self.world.store.drained().await?;
+        // Together: one that does not answer must not keep the others waiting.
+        let looks = drained.iter().map(|own| self.look_at(&own.datacenter, own.share));
+        for (own, strays) in drained.iter().zip(join_all(looks).await) {
+            let datacenter = own.datacenter.clone();
+            match strays {
                 Ok(strays) => found.extend(strays.map(|strays| (datacenter, strays))),
                 // Others must be looked at all the same.
                 Err(why) => tracing::warn!(datacenter, "what its runs left: {why}"),
@@ -123,16 +127,14 @@ impl Drains {
                 continue;
             }
             let found = match serde_json::from_str::<LeftFence>(&left.json) {
-                Ok(LeftFence { knob, fence, before }) => {
-                    match self.world.drivers.read(&knob).await {
-                        Ok(found) if fence.is_open_at(&found, before.as_ref()) => {
-                            self.world.store.forget_fence(&left).await?;
-                            continue;
-                        }
-                        Ok(found) => found.to_string(),
-                        Err(_) => fence.closed.to_string(),
+                Ok(LeftFence { knob, fence, before }) => match self.read_soon(&knob).await {
+                    Some(found) if fence.is_open_at(&found, before.as_ref()) => {
+                        self.world.store.forget_fence(&left).await?;
+                        continue;
                     }
-                }
+                    Some(found) => found.to_string(),
+                    None => fence.closed.to_string(),
+                },
                 Err(_) => "a value that is not known".into(),
             };
             let store::ClosedFence { knob, run, datacenter, at, .. } = left;
@@ -150,7 +152,8 @@ impl Drains {
     ) -> Result<Option<Strays>, Refused> {
         let Some(newest) = self.newest_closed(datacenter).await? else { return Ok(None) };
         let Some(own) = fleet::recorded(&self.world, datacenter).await? else { return Ok(None) };
-        if share <= 0.0 {
+        // The share is by the last run, which may have found everything open again.
+        if share <= 0.0 && !own.keeps_any() {
             // Nothing of it is to stay as it is.
             return Ok(None);
         }
@@ -175,13 +178,12 @@ impl Drains {
 
     /// What cannot be read now is not known to be elsewhere.
     async fn drifted(&self, own: &Recorded) -> Vec<Drifted> {
-        let drivers = &self.world.drivers;
         let look = async |Left { knob, value: left, run, .. }: &Left| {
             // A fence that was left closed is better open.
             if own.fences.contains(knob) {
                 return None;
             }
-            let found = drivers.read(knob).await.ok()?;
+            let found = self.read_soon(knob).await?;
             if left.is_met_by(&found) {
                 self.settled().insert(knob.clone(), self.world.clock.now());
                 return None;
@@ -190,6 +192,11 @@ impl Drains {
         };
         let looks = stream::iter(&own.knobs).map(look).buffered(LOOKS_MAX);
         looks.filter_map(async |drifted| drifted).collect().await
+    }
+
+    /// The value of a knob, if it can be read in time.
+    async fn read_soon(&self, knob: &Knob) -> Option<Value> {
+        timeout(LOOK_TIME_MAX, self.world.drivers.read(knob)).await.ok()?.ok()
     }
 
     /// Puts back what is to be kept, and says of the rest why it is not.

@@ -196,6 +196,41 @@ impl Gates {
         self.progress.plan.direction == Direction::Restore && is_back && is_elsewhere
     }
 
+    /// What a restore bears: what was breached before it moved anything, and is no worse
+    /// since. Nothing that cannot be seen.
+    fn check_borne(
+        &self,
+        now: Time,
+        task: TaskId,
+        id: ConditionId,
+        is_first: bool,
+    ) -> Result<(), String> {
+        let excused = self.progress.task(task).excused.iter().find(|own| own.condition == id);
+        let name = self.progress.name(task);
+        match self.judge(now, task, id) {
+            Judged::Unknown(why) => Err(format!("{name} went on in spite of health, though {why}")),
+            Judged::Breached(why) if !is_first => {
+                let condition = self.progress.plan.condition(id);
+                let found = self.told[id.index()].last.and_then(|(_, found)| found);
+                let found = found.filter(|found| now - found.to <= condition.max_age);
+                let found = found.map(|found| found.value).filter(|value| !value.is_nan());
+                let is_worse = match (excused.map(|own| own.value), found) {
+                    (None, _) => true,
+                    (Some(Some(before)), Some(found)) => {
+                        let away = |value: f64| (value - condition.bound).abs();
+                        away(found) > away(before) * 1.1 + condition.bound.abs() * 0.1 + 1e-9
+                    }
+                    (Some(before), found) => before != found,
+                };
+                match is_worse {
+                    true => Err(format!("{name} went on, though {why}: worse than before it")),
+                    false => Ok(()),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn check_effect(&self, now: Time, task: TaskId, what: &Effect) -> Result<(), String> {
         let plan = &self.progress.plan;
         let is_step = match what {
@@ -224,8 +259,8 @@ impl Gates {
         let is_first = (is_step && !traced.has_stepped) || !traced.has_changed();
         let was_bad =
             traced.breached_since(now).is_some_and(|since| now - since >= own.pace.patience);
-        if plan.direction == Direction::Restore && is_first && was_bad {
-            return Ok(());
+        if plan.direction == Direction::Restore && was_bad {
+            return conditions().try_for_each(|id| self.check_borne(now, task, id, is_first));
         }
         self.check(now, task, "took a step", conditions())
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use drain::engine::{
-    Abort, Actor, Command, Effect, EffectId, Ended, Fact, Hold, Mode, Record, Trigger,
+    Abort, Actor, Command, Effect, EffectId, Ended, Fact, Hold, Mode, Record, Seen, Trigger,
 };
 use drain::{
     ConditionId, Exit, KnobId, Next, Outcome, Plan, StageId, StageKind, TaskId, Time, UndoBy, Value,
@@ -57,6 +57,8 @@ pub struct Traced {
     effect_at: Option<Time>,
     /// Whether the shift that it is in has taken a step.
     pub has_stepped: bool,
+    /// What was breached before its first effect, as it says.
+    pub excused: Vec<Seen>,
     /// Since when bad health holds it, and when that was over.
     breached: Option<Time>,
     released: Option<Time>,
@@ -182,6 +184,9 @@ impl Progress {
                 }
                 self.place(*task, *knob, value.clone());
             }
+            Fact::Excused { task, conditions } => {
+                self.tasks[task.index()].excused.clone_from(conditions);
+            }
             Fact::Advanced { task, knob, found, .. } => {
                 self.place(*task, *knob, found.clone());
                 let own = &mut self.tasks[task.index()];
@@ -241,6 +246,7 @@ impl Progress {
             let is_own = |id: &ConditionId| {
                 plan.condition(*id).is_exact && plan.task(task).conditions().any(|own| own == *id)
             };
+            self.tasks[task.index()].excused.clear();
             self.overridden.retain(|id| !is_own(id));
             self.tasks[task.index()].overridden.retain(|id| !plan.condition(*id).is_exact);
             let counts = |of: &Option<TaskId>| of.is_some_and(|of| of != task);

@@ -452,10 +452,9 @@ impl Writer<'_> {
         let since = secs(self.status.now - first);
         let head = self.mark_all(mark, style, about, &names);
         let since = match need.kind {
-            NeedKind::Failed
-            | NeedKind::Stopped
-            | NeedKind::Unreverted
-            | NeedKind::Reverted => format!("{since} ago"),
+            NeedKind::Failed | NeedKind::Stopped | NeedKind::Unreverted | NeedKind::Reverted => {
+                format!("{since} ago")
+            }
             _ => format!("for {since}"),
         };
         let head = head.and(style, format!("{word} {since}")).and(Style::Plain, ": ");

@@ -6,9 +6,7 @@ use drain::engine::{
     Abort, Actor, Command, Effect, Ended, Fact, Hold, Phase, Record, Run, Trigger, User,
 };
 use drain::runbook::Library;
-use drain::{
-    ConditionId, Direction, Eta, KnobId, Plan, StageKind, TaskId, Time, Value, Verdict,
-};
+use drain::{ConditionId, Direction, Eta, KnobId, Plan, StageKind, TaskId, Time, Value, Verdict};
 use lab::drains::{Options, Site, World, simulate};
 use proptest::prelude::*;
 use store::RunId;
