@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use drain::engine::{Effect, Fact, Hold, Trigger};
+use drain::engine::{Effect, Fact, Hold, Seen, Trigger};
 use drain::{
     Condition, ConditionId, Direction, Measurement, NoData, Outcome, Plan, StageKind, TaskId, Time,
     Value,
@@ -196,6 +196,19 @@ impl Gates {
         self.progress.plan.direction == Direction::Restore && is_back && is_elsewhere
     }
 
+    /// What is borne later is compared with what is excused: that was as bad as it says.
+    fn check_excused(&self, now: Time, task: TaskId, excused: &[Seen]) -> Result<(), String> {
+        for Seen { condition, value } in excused {
+            let found = self.told[condition.index()].last.and_then(|(_, found)| found);
+            let is_told = value.is_none_or(|value| found.is_some_and(|found| found.value == value));
+            if !is_told || !matches!(self.judge(now, task, *condition), Judged::Breached(_)) {
+                let name = self.progress.name(task);
+                return Err(format!("{name} excuses {value:?}, and was told {found:?}"));
+            }
+        }
+        Ok(())
+    }
+
     /// What a restore bears: what was breached before it moved anything, and is no worse
     /// since. Nothing that cannot be seen.
     fn check_borne(
@@ -291,6 +304,9 @@ impl Checker for Gates {
                         self.check_left(record.at, *task, *outcome)?;
                     }
                     Fact::Held { task, why } => self.check_hold(record.at, *task, why)?,
+                    Fact::Excused { task, conditions } => {
+                        self.check_excused(record.at, *task, conditions)?;
+                    }
                     _ => {}
                 }
                 self.progress.take(record);

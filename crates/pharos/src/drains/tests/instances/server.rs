@@ -97,8 +97,9 @@ impl Server {
         self.drains.world.faults.panics.load(Ordering::Relaxed) > 0
     }
 
-    pub fn does_not_panic(&self) {
-        self.drains.world.faults.panics.store(0, Ordering::Relaxed);
+    /// Calls the panic off; whether it was too late for that.
+    pub fn call_panic_off(&self) -> bool {
+        self.drains.world.faults.panics.swap(0, Ordering::Relaxed) == 0
     }
 
     pub fn holder(&self) -> &str {
