@@ -12,10 +12,6 @@ use serde::{Deserialize, Serialize};
 use crate::plan::KnobId;
 use crate::time::{Millis, Time};
 
-/// What is worse by less than this part of a bound, or of the distance to it, is as bad
-/// as before.
-const NOISE: f64 = 0.1;
-
 /// One condition. Its text is evaluated outside: here only values arrive.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Condition {
@@ -164,18 +160,6 @@ impl Condition {
             _ => return None,
         };
         share.is_finite().then_some(share.max(0.0))
-    }
-
-    /// Whether a value that breaches it is worse than another one did, by more than
-    /// noise.
-    pub fn is_worse(&self, value: f64, before: f64) -> bool {
-        let distance = |value: f64| match self.comparison {
-            Comparison::Below | Comparison::AtMost => value - self.bound,
-            Comparison::Above | Comparison::AtLeast => self.bound - value,
-            Comparison::Equals => (value - self.bound).abs(),
-        };
-        let scale = distance(before).abs().max(self.bound.abs());
-        distance(value) > distance(before) + NOISE * scale
     }
 
     /// Whether a value lets pass; `None` if it says nothing. An infinite one

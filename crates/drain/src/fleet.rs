@@ -259,6 +259,13 @@ impl Fleet {
         counted.check_drained(plan)
     }
 
+    /// With all that is unknown taken to serve nothing.
+    pub fn with_unknown_drained(&self) -> Fleet {
+        let mut fleet = self.clone();
+        fleet.multipliers.iter_mut().flatten().for_each(|share| _ = share.get_or_insert(0.0));
+        fleet
+    }
+
     fn check_known(&self, plan: &Plan) -> Result<(), LimitReached> {
         for (own, row) in plan.traffic.iter().zip(&self.multipliers) {
             let unknown = |at: &usize| row[*at].is_none();

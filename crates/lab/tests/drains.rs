@@ -241,7 +241,7 @@ const KINDS: &[&str] = &[
     "ended failed",
     "ended refused",
     "drifted",
-    "advanced",
+    "moved_out",
     "astray",
     "held",
     "released",

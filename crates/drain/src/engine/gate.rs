@@ -1,7 +1,7 @@
 //! Whether a task may do its next step: nobody paused it, no limit is in the
 //! way, and everything that must be healthy is.
 
-use super::{Hold, Phase, Run, Seen};
+use super::{Hold, Phase, Run};
 use crate::condition::Verdict;
 use crate::fleet::{Fleet, LimitReached};
 use crate::plan::{ConditionId, Direction, Next, StageKind, TaskId};
@@ -25,18 +25,6 @@ pub enum Gate {
         until: Option<Time>,
     },
     Closed(Hold),
-}
-
-/// What is wrong with the health of a task.
-#[derive(Clone, Debug, Default)]
-struct IllHealth {
-    breached: Vec<Seen>,
-    /// One that has no value, and that blocks.
-    unknown: Option<ConditionId>,
-    /// The next samples decide.
-    is_awaited: bool,
-    /// When one that has not been seen yet has no value, if nothing is heard of it.
-    unseen_until: Option<Time>,
 }
 
 impl Run {
@@ -95,7 +83,7 @@ impl Run {
         (is_asked && verdict == Verdict::Unknown).then_some(condition)
     }
 
-    pub(super) fn is_paused(&self, task: TaskId) -> bool {
+    pub fn is_paused(&self, task: TaskId) -> bool {
         (self.state.paused || self.state.task(task).paused) && self.is_interruptible(task)
     }
 
@@ -139,79 +127,16 @@ impl Run {
         }
     }
 
-    /// What is breached of the health of a task, and what is not known of it.
-    fn ill_health(&self, now: Time, task: TaskId) -> IllHealth {
+    /// A condition of the health of a task that has no value, and holds it for that.
+    pub(super) fn unknown_health(&self, now: Time, task: TaskId) -> Option<ConditionId> {
         let own = self.state.task(task);
         let after = self.judged_since(task);
-        let mut ill = IllHealth::default();
-        for id in self.plan.task(task).health.iter().chain(&self.plan.health).copied() {
-            if own.overridden.contains(&id) || self.state.overridden.contains(&id) {
-                continue;
-            }
-            if let Some(until) = self.is_unseen_until(now, task, id) {
-                ill.is_awaited = true;
-                ill.unseen_until = ill.unseen_until.max(Some(until));
-                continue;
-            }
-            match self.verdict_on_step(now, task, id, after) {
-                Verdict::Breached => {
-                    let value = self.value(id, now);
-                    ill.breached.push(Seen { condition: id, value });
-                    // What it says of the last effect is not known yet.
-                    ill.is_awaited |= !self.is_seen_since(id, own.effect_at);
-                }
-                Verdict::Unknown => ill.unknown = ill.unknown.or(Some(id)),
-                Verdict::Rising | Verdict::Outdated => ill.is_awaited = true,
-                Verdict::Holds => {}
-            }
-        }
-        ill
-    }
-
-    /// Whether a restore moves on although health is bad, after its patience: it was bad
-    /// before anything moved, and where nothing is served a restore is what cures it. After
-    /// the first effect (`since`) only what was as bad before it is borne. What is not known
-    /// is not borne: nothing moves that cannot be seen. If so, what is borne.
-    pub(super) fn bears_breach(
-        &mut self,
-        now: Time,
-        task: TaskId,
-        since: Option<Time>,
-        why: Hold,
-    ) -> Option<Vec<Seen>> {
-        let ill = self.ill_health(now, task);
-        if let Some(condition) = ill.unknown {
-            self.hold(now, task, Hold::NoData { condition });
-            return None;
-        }
-        self.hold(now, task, why);
-        let (held, _) = self.state.task(task).hold.clone()?;
-        let until =
-            since.map_or(held, |since| since.max(held)) + self.plan.task(task).pace.patience;
-        if now < until {
-            self.wake_at(task, until);
-            return None;
-        }
-        if ill.is_awaited {
-            self.rise(task, ill.unseen_until);
-            return None;
-        }
-        if since.is_some() {
-            let excused = &self.state.task(task).excused;
-            let is_as_before = |seen: &Seen| {
-                let before = excused.iter().find(|own| own.condition == seen.condition);
-                before.is_some_and(|before| match (before.value, seen.value) {
-                    (Some(before), Some(now)) => {
-                        !self.plan.condition(seen.condition).is_worse(now, before)
-                    }
-                    (before, now) => before == now,
-                })
-            };
-            if !ill.breached.iter().all(is_as_before) {
-                return None;
-            }
-        }
-        Some(ill.breached)
+        let mut health = self.plan.task(task).health.iter().chain(&self.plan.health).copied();
+        health.find(|id| {
+            !own.overridden.contains(id)
+                && !self.state.overridden.contains(id)
+                && self.verdict_on_step(now, task, *id, after) == Verdict::Unknown
+        })
     }
 
     /// The condition that a task waits for a newer sample of: those there are

@@ -4,8 +4,10 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{ATTEMPTS_MAX, Abort, DRIFTS_MAX, Effect, Fact, Hold, InUse, Left, Phase, Run};
-use crate::plan::{KnobId, StageKind, TaskId};
+use super::{
+    ATTEMPTS_MAX, Abort, DRIFTS_MAX, Effect, Fact, Hold, InUse, Left, Phase, Run, Shifted,
+};
+use crate::plan::{Direction, KnobId, StageKind, TaskId};
 use crate::time::{Millis, Time};
 use crate::value::Value;
 
@@ -129,7 +131,7 @@ impl Run {
         let Some(left) = self.state.knobs.get(knob.index()).and_then(Option::as_ref) else {
             return;
         };
-        if left.value.is_met_by(&found) {
+        if self.is_place(knob, left, &found) {
             if self.is_last_look(knob, asked) && !self.state.is_written(knob) {
                 self.end_last_look(knob);
             }
@@ -171,18 +173,19 @@ impl Run {
         if self.is_in_doubt(task, knob, &found) {
             return;
         }
-        if self.is_ahead(task, knob, &found) {
+        if self.was_step(task, knob, &found) || self.is_moved_out(task, knob, &found) {
             self.near_before[task.index()] = None;
-            self.record(now, Fact::Advanced { task, knob, expected, found });
+            self.record(now, Fact::MovedOut { task, knob, expected, found });
             return self.wake(task);
         }
         self.look_again(knob);
         let (keeps, is_paused) = (self.keeps(knob, &left), self.is_paused(task));
+        let stays_out = self.stays_out(&left, knob, &found);
         if keeps && self.plan.task(task).is_final(knob, &expected) {
             // Whoever promoted another one may have writes by now, and whoever closed a fence
             // may be behind it: either takes a person.
             self.record(now, Fact::Drifted { knob, expected, found });
-        } else if keeps && !is_paused {
+        } else if keeps && !is_paused && !stays_out {
             // A fence that another task has set since is that task's.
             let is_free = !self.is_claimed(task, knob) || self.has_claim(task);
             if let (false, Some(InUse { by, .. })) = (is_free, self.claim_refused(task)) {
@@ -199,10 +202,12 @@ impl Run {
             let value = expected.clone();
             self.record(now, Fact::Drifted { knob, expected, found });
             self.issue(now, task, Effect::Write { knob, value });
-        } else if keeps && self.state.abort != Some(Abort::Hold) {
+        } else if keeps && !stays_out && self.state.abort != Some(Abort::Hold) {
             // It is put back when the pause is over.
             self.away.insert(knob, found);
-        } else if self.is_last_look(knob, asked) {
+        } else if !self.is_last_look(knob, asked) {
+            self.away.insert(knob, found);
+        } else {
             let why = self.why_astray(&left);
             self.record(now, Fact::Astray { knob, expected, found: Some(found), why });
             self.end_last_look(knob);
@@ -218,15 +223,49 @@ impl Run {
         };
         state.phase.is_active()
             && state.failures > 0
-            && !state.shift.is_some_and(|shift| shift.knob == knob)
+            && self.shift_of(task, knob).is_none()
             && state.doubted.iter().any(may_be)
     }
 
-    /// Whether something else moved a knob further on the way that its task has it on.
-    /// To put that back would move traffic against the will of whoever runs this.
-    fn is_ahead(&self, task: TaskId, knob: KnobId, found: &Value) -> bool {
+    /// Whether a knob is where a step was to bring it of which nobody heard whether it was
+    /// done: it was, and health was asked before it.
+    fn was_step(&self, task: TaskId, knob: KnobId, found: &Value) -> bool {
+        let mut doubted = self.state.task(task).doubted.iter();
+        self.shift_of(task, knob).is_some()
+            && doubted.any(|(own, value)| *own == knob && value.is_met_by(found))
+    }
+
+    /// Whether something else moved a knob further out of the datacenter than the last step
+    /// left it. To put that back would bring traffic in that nobody has asked health for.
+    /// What something else moved in is put back: a load balancer that is reloaded does that.
+    fn is_moved_out(&self, task: TaskId, knob: KnobId, found: &Value) -> bool {
+        let is_running = self.state.task(task).phase == Phase::Running;
+        let shift = self.shift_of(task, knob).filter(|_| is_running && !self.is_contested(knob));
+        shift.is_some_and(|own| match self.plan.direction {
+            Direction::Drain => own.is_ahead(found),
+            Direction::Restore => own.is_behind(found),
+        })
+    }
+
+    /// Whether a knob that a task of a restore has brought in was moved out again since: no
+    /// step brings it back, and to do that at once takes a person.
+    fn stays_out(&self, left: &Left, knob: KnobId, found: &Value) -> bool {
+        let (own, state) = (self.plan.task(left.task), self.state.task(left.task));
+        let mut goals = own.forward().iter().filter_map(|stage| match stage.kind {
+            StageKind::Shift { knob: own, ref to } if own == knob => to.value().number(),
+            _ => None,
+        });
+        let from = state.origin(knob).and_then(Value::number);
+        let ends = (from, goals.next(), left.value.number(), found.number());
+        let (Some(from), Some(to), Some(left), Some(found)) = ends else { return false };
+        self.plan.direction == Direction::Restore
+            && matches!(state.phase, Phase::Running | Phase::Settling | Phase::Done)
+            && (found - left) * (to - from) < 0.0
+    }
+
+    /// How far a task has moved a knob, if it is moving it in steps.
+    fn shift_of(&self, task: TaskId, knob: KnobId) -> Option<Shifted> {
         let state = self.state.task(task);
-        let shift = state.shift.filter(|shift| shift.knob == knob && state.phase.is_active());
         let is_moved = match state.phase {
             Phase::Running => matches!(
                 self.state.stage(&self.plan, task).kind,
@@ -234,13 +273,28 @@ impl Run {
             ),
             phase => phase == Phase::Reverting && !state.is_undoing,
         };
-        is_moved && !self.is_contested(knob) && shift.is_some_and(|own| own.is_ahead(found))
+        state.shift.filter(|shift| shift.knob == knob && is_moved)
+    }
+
+    /// Whether a knob is where it is expected: where it was left, or where something else
+    /// moved it on to. The task that moves it makes its steps from one of them.
+    fn is_place(&self, knob: KnobId, left: &Left, found: &Value) -> bool {
+        let shift = self.state.task(left.task).shift.filter(|shift| shift.knob == knob);
+        let moved_on_to = shift.and_then(|shift| shift.moved_on_to());
+        let is_there = moved_on_to.as_ref().is_some_and(|value| value.is_met_by(found));
+        let is_moving = moved_on_to.is_some() && self.shift_of(left.task, knob).is_some();
+        is_there || (left.value.is_met_by(found) && !is_moving)
     }
 
     /// Knobs that are not where they were left, and are not put back while their task
     /// is paused, as they were last read.
     pub fn away(&self) -> impl Iterator<Item = (KnobId, &Value)> {
-        self.away.iter().map(|(knob, found)| (*knob, found))
+        let is_kept = |knob: KnobId| {
+            let left = self.state.knobs[knob.index()].as_ref();
+            left.is_some_and(|left| self.keeps(knob, left))
+        };
+        let away = self.away.iter().filter(move |(knob, _)| is_kept(**knob));
+        away.map(|(knob, found)| (*knob, found))
     }
 
     /// Why nobody puts a knob back.
@@ -252,7 +306,10 @@ impl Run {
         match &owner.last_failure {
             Some(why) if owner.failures > 0 => format!("it could not be put back: {why}"),
             _ if left.drifts >= DRIFTS_MAX => "somebody else keeps turning it".to_owned(),
-            _ if owner.phase.keeps_knobs() => format!("{name}, which turned it, is paused"),
+            _ if self.is_paused(left.task) => format!("{name}, which turned it, is paused"),
+            _ if owner.phase.keeps_knobs() => {
+                "it was moved out again, and no step brings it back".to_owned()
+            }
             _ => {
                 let phase = format!("{:?}", owner.phase).to_lowercase();
                 format!("{name}, which turned it, is {phase}")
@@ -273,8 +330,11 @@ impl Run {
         let shift = self.state.task(task).shift.filter(|shift| shift.knob == knob);
         let Some(shift) = shift else { return false };
         let left = self.state.knobs[knob.index()].clone();
-        let expected = left.as_ref().map_or(Value::Number(shift.from), |left| left.value.clone());
-        if expected.is_met_by(found) {
+        let is_in_place = match &left {
+            Some(left) => self.is_place(knob, left, found),
+            None => Value::Number(shift.from).is_met_by(found),
+        };
+        if is_in_place {
             self.in_place.insert(knob, now);
             self.wake(task);
             return true;

@@ -109,6 +109,7 @@ mod tests {
             at: 0.0,
             at_since: Time(0),
             next: 0.0,
+            brought: 0.0,
             step: 0.0,
             steps: 0,
         }

@@ -74,9 +74,10 @@ pub enum Fact {
         expected: Value,
         found: Value,
     },
-    /// A knob that a task moves in steps is nearer to its goal than the last step: it
-    /// stays there, and the next step is judged from there.
-    Advanced {
+    /// Something else moved a knob further out of the datacenter than the last step left it,
+    /// or back from there, or a step did of which nobody heard: the knob stays there, and
+    /// the next step is judged from there.
+    MovedOut {
         task: TaskId,
         knob: KnobId,
         expected: Value,
@@ -97,12 +98,6 @@ pub enum Fact {
     },
     Released {
         task: TaskId,
-    },
-    /// A restore moves on although these conditions are breached: they were before it
-    /// moved anything, and it may be what cures them.
-    Excused {
-        task: TaskId,
-        conditions: Vec<Seen>,
     },
     /// A condition came closer to its bound than ever before.
     Close {

@@ -4,7 +4,7 @@
 
 use super::gate::Gate;
 use super::pace::{Circumstances, next_stop, stop_after, wait};
-use super::{ATTEMPTS_MAX, Effect, Run, Shifted, Trigger};
+use super::{ATTEMPTS_MAX, Effect, Hold, Run, Shifted, Trigger};
 use crate::plan::{Direction, Expected, KnobId, StageKind, TaskId, UndoBy};
 use crate::time::Time;
 use crate::value::Value;
@@ -152,16 +152,26 @@ impl Run {
         next.is_none_or(|next| place(knob).is_some_and(|own| next <= own))
     }
 
-    /// Whether health keeps a task from its way back. That of a restore moves traffic
-    /// out: what cannot be seen is not moved, and no patience ends that. A fence is not
-    /// waited with.
+    /// Whether health keeps a task from its way back. What cannot be seen is not moved,
+    /// and no patience ends that. The way back of a restore moves traffic out: bad health
+    /// keeps it, too. A fence is not waited with.
     fn is_kept_by_health(&mut self, now: Time, task: TaskId) -> bool {
-        if self.plan.direction == Direction::Drain || !self.is_interruptible(task) {
+        if !self.is_interruptible(task) {
             return false;
         }
+        let is_drain = self.plan.direction == Direction::Drain;
+        let waits_only = || self.awaits_sample(now, task).is_none();
         match self.gate(now, task) {
             Gate::Open { .. } => return false,
+            // Only how long it has held is not enough.
+            Gate::Rising { until: None } if is_drain && waits_only() => return false,
             Gate::Rising { until } => self.rise(task, until),
+            Gate::Closed(Hold::Breach { .. }) if is_drain => {
+                // What is bad may be cured by it; what is not known may be made worse.
+                let Some(condition) = self.unknown_health(now, task) else { return false };
+                self.hold(now, task, Hold::NoData { condition });
+            }
+            Gate::Closed(Hold::Limit(_)) if is_drain => return false,
             Gate::Closed(why) => self.hold(now, task, why),
         }
         true
@@ -183,7 +193,7 @@ impl Run {
             }
             Gate::Rising { .. } => (1.0, shift.at_since + pace.wait_max),
             // Back is out of the datacenter for a restore: no patience ends that.
-            Gate::Closed(why @ super::Hold::Limit(_)) => return self.hold(now, task, why),
+            Gate::Closed(why @ Hold::Limit(_)) => return self.hold(now, task, why),
             Gate::Closed(why) => {
                 self.hold(now, task, why);
                 // The first step may be what cures it, as that of a restore.

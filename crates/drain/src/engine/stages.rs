@@ -300,9 +300,9 @@ impl Run {
         let pace = self.plan.task(task).pace;
         match self.gate(now, task) {
             Gate::Closed(why @ Hold::Breach { .. })
-                if self.plan.direction == Direction::Restore =>
+                if self.plan.direction == Direction::Restore && shift.steps == 0 =>
             {
-                self.restore_in_spite(now, task, shift, pace.first, why);
+                self.begin_restore(now, task, shift, &pace, why);
             }
             Gate::Closed(why @ Hold::Breach { .. }) => {
                 self.bear_breach(now, task, shift, &pace, why)
@@ -376,10 +376,16 @@ impl Run {
         self.issue(now, task, Effect::Write { knob: shift.knob, value });
     }
 
-    /// Takes a small step of a restore although health is bad, if that is borne.
-    fn restore_in_spite(&mut self, now: Time, task: TaskId, shift: Shifted, first: f64, why: Hold) {
-        let since = (shift.steps > 0).then_some(shift.at_since);
-        let Some(conditions) = self.bears_breach(now, task, since, why) else { return };
+    /// Takes the first step of a restore although health is bad, once it was so
+    /// for long: it was bad before anything moved, and where nothing is served a
+    /// restore is what cures it. The steps after it are judged as any.
+    fn begin_restore(&mut self, now: Time, task: TaskId, shift: Shifted, pace: &Pace, why: Hold) {
+        self.hold(now, task, why);
+        let Some((since, _)) = self.state.task(task).hold else { return };
+        let patient_until = since + pace.patience;
+        if now < patient_until {
+            return self.wake_at(task, patient_until);
+        }
         if shift.is_there() || shift.from == shift.to {
             return self.leave(now, task, Outcome::Done);
         }
@@ -387,10 +393,7 @@ impl Run {
             return;
         }
         self.release(now, task);
-        if since.is_none() {
-            self.record(now, Fact::Excused { task, conditions });
-        }
-        self.turn(now, task, shift, stop_after(shift.at, first));
+        self.turn(now, task, shift, stop_after(shift.at, pace.first));
     }
 
     /// Holds while health is bad; does what the pace says if it stays bad.
@@ -398,7 +401,10 @@ impl Run {
         self.hold(now, task, why);
         let Some((since, _)) = self.state.task(task).hold else { return };
         let patient_until = since.max(shift.at_since) + pace.patience;
-        if pace.on_breach == OnBreach::Hold || shift.at <= 0.0 {
+        // For a restore the way back leads out of its datacenter, to others that may be
+        // what is bad: a person decides.
+        let is_barred = self.plan.direction == Direction::Restore;
+        if pace.on_breach == OnBreach::Hold || shift.at <= 0.0 || is_barred {
             return;
         }
         if now < patient_until {
@@ -450,7 +456,8 @@ impl Run {
             return self.look_first(now, task, primary);
         }
         // A fence that it has closed already, in part perhaps, is not waited with.
-        let is_first = self.state.task(task).begun.is_none() && !self.state.has_closed_fence(task);
+        let has_closed = self.state.closed_fences.contains(&(task, knob));
+        let is_first = self.state.task(task).begun.is_none() && !has_closed;
         if let Some(condition) = self.unseen_behind(now, task).filter(|_| is_first) {
             self.hold(now, task, Hold::NoData { condition });
             // A query may have no value until nothing is missing: it is not waited for longer.
@@ -562,15 +569,17 @@ impl Run {
             }
             Gate::Rising { until } => self.rise(task, until),
             Gate::Closed(why @ Hold::Breach { .. })
-                if self.plan.direction == Direction::Restore =>
+                if self.plan.direction == Direction::Restore
+                    && self.state.task(task).effect_at.is_none() =>
             {
-                // As for the steps of a shift.
-                let since = self.state.task(task).effect_at;
-                let Some(conditions) = self.bears_breach(now, task, since, why) else { return };
-                self.release(now, task);
-                if since.is_none() {
-                    self.record(now, Fact::Excused { task, conditions });
+                // As for the first step of a shift: it was bad before anything moved.
+                self.hold(now, task, why);
+                let Some((since, _)) = self.state.task(task).hold else { return };
+                let until = since + self.plan.task(task).pace.patience;
+                if now < until {
+                    return self.wake_at(task, until);
                 }
+                self.release(now, task);
                 self.issue(now, task, what);
             }
             Gate::Closed(why) => self.hold(now, task, why),

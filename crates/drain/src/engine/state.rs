@@ -14,8 +14,8 @@ use super::verb::{Abort, Command};
 use super::{DRIFT_FORGOTTEN_AFTER, DRIFTS_MAX};
 use crate::fleet::Fleet;
 use crate::plan::{
-    ConditionId, Exit, Fence, KnobId, Next, Outcome, Plan, Stage, StageId, StageKind, Task, TaskId,
-    Undo, UndoBy,
+    ConditionId, Direction, Exit, Fence, KnobId, Next, Outcome, Plan, Stage, StageId, StageKind,
+    Task, TaskId, Undo, UndoBy,
 };
 use crate::time::Time;
 use crate::value::Value;
@@ -167,17 +167,22 @@ impl State {
     /// Fences that tasks left closed which do not go on by themselves: nothing
     /// is written until a person sees to it.
     pub fn left_closed<'p>(&self, plan: &'p Plan) -> impl Iterator<Item = (TaskId, &'p Fence)> {
-        let is_left = |phase: Phase| {
-            matches!(
-                phase,
-                // A retry may wait for long before it comes to its fence again.
-                Phase::Waiting
-                    | Phase::Failed
-                    | Phase::Stopped
-                    | Phase::Skipped
-                    | Phase::Unreverted
-                    | Phase::Abandoned
-            )
+        // A drain leaves the old primary fenced on purpose. A restore leaves none: whoever was
+        // to open it was skipped, or did not come to it.
+        let (direction, is_over) = (plan.direction, self.closed.is_some());
+        let is_left = move |phase: Phase| {
+            let is_restored = phase == Phase::Done && direction == Direction::Restore;
+            (is_restored && is_over)
+                || matches!(
+                    phase,
+                    // A retry may wait for long before it comes to its fence again.
+                    Phase::Waiting
+                        | Phase::Failed
+                        | Phase::Stopped
+                        | Phase::Skipped
+                        | Phase::Unreverted
+                        | Phase::Abandoned
+                )
         };
         self.closed_fences.iter().filter(move |(id, _)| is_left(self.task(*id).phase)).filter_map(
             |(id, knob)| {
@@ -317,16 +322,30 @@ impl State {
                     self.task_mut(owner)?.is_fence_disturbed = true;
                 }
             }
-            Fact::Advanced { task, knob, found, .. } => {
+            Fact::MovedOut { task, knob, found, .. } => {
                 let state = self.task_mut(*task)?;
                 let shift = state.shift.as_mut().filter(|shift| shift.knob == *knob);
-                let shift = shift.ok_or("a knob advanced that is not moved in steps")?;
-                shift.advance_to(found.number().ok_or("a knob advanced to a text")?, at);
+                let shift = shift.ok_or("a knob moved out that is not moved in steps")?;
+                shift.move_to(found.number().ok_or("a knob moved out to a text")?, at);
+                // Perhaps a step of the task did, and nobody heard of it.
+                let is_own = |(own, value): &(KnobId, Value)| own == knob && value.is_met_by(found);
+                let was_own = state.doubted.iter().any(is_own);
+                // Steps of a restore begin where it was moved out to: to bring it back at once
+                // would be one step.
+                let stays = was_own || plan.direction == Direction::Restore;
+                if stays {
+                    shift.brought = shift.at;
+                }
+                if was_own {
+                    state.doubted.retain(|(own, _)| own != knob);
+                }
                 state.effect_at = Some(at);
-                state.doubted.retain(|(own, _)| own != knob);
                 let left = self.knobs.get_mut(knob.index()).and_then(Option::as_mut);
-                let left = left.ok_or("a knob advanced that was never turned")?;
-                (left.value, left.since) = (found.clone(), at);
+                let left = left.ok_or("a knob moved out that was never turned")?;
+                left.since = at;
+                if stays {
+                    left.value = found.clone();
+                }
             }
             Fact::Astray { knob, found, .. } => {
                 self.astray.push(*knob);
@@ -348,9 +367,6 @@ impl State {
                 state.hold = Some((since, why.clone()));
             }
             Fact::Released { task } => self.task_mut(*task)?.hold = None,
-            Fact::Excused { task, conditions } => {
-                self.task_mut(*task)?.excused.clone_from(conditions);
-            }
             Fact::Close { condition, value } => {
                 let nearness = plan.conditions.get(condition.index()).ok_or("no such condition")?;
                 self.nearest[condition.index()] = nearness.nearness(*value).unwrap_or(0.0);
@@ -441,7 +457,6 @@ impl State {
         state.tries_in_vain = 0;
         if trigger == Trigger::Retry || next == Phase::Reverting {
             self.forget_exact_overrides(plan, task);
-            self.tasks[task.index()].excused.clear();
         }
         let state = self.task_mut(task)?;
         if next == Phase::Reverting {
@@ -600,6 +615,7 @@ impl State {
                 at: 0.0,
                 at_since: at,
                 next: 0.0,
+                brought: 0.0,
                 step: 0.0,
                 steps: 0,
             });

@@ -2,7 +2,7 @@
 
 use super::actor::People;
 use super::phase::Phase;
-use super::record::{Effect, EffectId, Hold, Seen};
+use super::record::{Effect, EffectId, Hold};
 use crate::plan::{BudgetId, ConditionId, KnobId, StageId};
 use crate::time::Time;
 use crate::value::Value;
@@ -69,8 +69,6 @@ pub struct TaskState {
     /// The stages that asked people and are through.
     pub approved: Vec<StageId>,
     pub overridden: Vec<ConditionId>,
-    /// Conditions that were breached before its first effect, with their values then.
-    pub excused: Vec<Seen>,
     pub paused: bool,
     /// How often somebody asked for more speed.
     pub haste: u32,
@@ -100,10 +98,12 @@ pub struct Shifted {
     pub knob: KnobId,
     pub from: f64,
     pub to: f64,
-    /// What was confirmed, when, and what is wanted next.
+    /// Where the knob is, since when, and what is wanted next.
     pub at: f64,
     pub at_since: Time,
     pub next: f64,
+    /// Where this task brought it: something else may have moved it on since.
+    pub brought: f64,
     /// The step that led here.
     pub step: f64,
     pub steps: u32,
@@ -142,7 +142,6 @@ impl TaskState {
             approved_by: People::default(),
             approved: Vec::new(),
             overridden: Vec::new(),
-            excused: Vec::new(),
             paused: false,
             haste: 0,
             hold: None,
@@ -206,20 +205,34 @@ impl Shifted {
         if way == 0.0 { 1.0 } else { ((value - self.from) / way).clamp(0.0, 1.0) + 0.0 }
     }
 
+    /// Whether this task brought the knob to its goal. That something else did is not
+    /// enough: it may take that back.
     pub fn is_there(&self) -> bool {
-        self.at >= 1.0 - 1e-9
+        self.at.min(self.brought) >= 1.0 - 1e-9
     }
 
-    /// Whether a value lies between where the knob was left and where it is to go.
+    /// Where the knob is, if something else moved it on.
+    pub(super) fn moved_on_to(&self) -> Option<Value> {
+        (self.at > self.brought + 1e-9).then(|| Value::Number(self.value_at(self.at)))
+    }
+
+    /// Whether a value lies between where this task brought the knob and where it is to go.
     pub(super) fn is_ahead(&self, value: &Value) -> bool {
         let way = self.to - self.from;
         let share = value.number().filter(|_| way != 0.0).map(|value| (value - self.from) / way);
-        share.is_some_and(|share| share > self.at + 1e-9 && share <= 1.0 + 1e-9)
+        share.is_some_and(|share| share >= self.brought - 1e-9 && share <= 1.0 + 1e-9)
     }
 
-    /// Something else moved the knob on: the step that led here says nothing about the
-    /// next one.
-    pub(super) fn advance_to(&mut self, value: f64, at: Time) {
+    /// Whether a value is further from the goal than where this task brought the knob.
+    pub(super) fn is_behind(&self, value: &Value) -> bool {
+        let way = self.to - self.from;
+        let share = value.number().filter(|_| way != 0.0).map(|value| (value - self.from) / way);
+        share.is_some_and(|share| share < self.brought - 1e-9)
+    }
+
+    /// Something else moved the knob: the step that led here says nothing about the next
+    /// one.
+    pub(super) fn move_to(&mut self, value: f64, at: Time) {
         self.next = self.share_of(value);
         (self.at, self.at_since) = (self.next, at);
         self.steps = self.steps.max(1);
@@ -227,7 +240,7 @@ impl Shifted {
 
     pub(super) fn arrive(&mut self, at: Time) {
         self.step = self.next - self.at;
-        (self.at, self.at_since) = (self.next, at);
+        (self.at, self.at_since, self.brought) = (self.next, at, self.next);
         self.steps += 1;
     }
 }

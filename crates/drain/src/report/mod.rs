@@ -252,7 +252,7 @@ impl Gathered {
                 }
             }
             Fact::Drifted { knob, expected, found }
-            | Fact::Advanced { knob, expected, found, .. } => {
+            | Fact::MovedOut { knob, expected, found, .. } => {
                 self.moves[knob.index()].push((at, found.clone()));
                 self.drifts.push(Drift {
                     at,

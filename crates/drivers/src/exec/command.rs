@@ -108,12 +108,18 @@ impl<'a> Invocation<'a> {
             }
             Err(_) => {
                 drop(beating);
-                let then = match group.end().await {
-                    true => "was killed, with all that it started",
-                    false => "could not be killed: something that it started is left",
-                };
-                let limit = limit.as_millis();
-                Err(Error::Transient(format!("`{program}` took longer than {limit} ms and {then}")))
+                let took = format!("`{program}` took longer than {} ms and", limit.as_millis());
+                match group.end().await {
+                    true => {
+                        let then = "was killed, with all that it started";
+                        Err(Error::Transient(format!("{took} {then}")))
+                    }
+                    // It may go on at any time, and do what is decided otherwise by then.
+                    false => Err(Error::Broken(format!(
+                        "{took} could not be killed: something that it started is left, and may \
+                         still do it; accepted: end it, look, then `retry`"
+                    ))),
+                }
             }
         }
     }

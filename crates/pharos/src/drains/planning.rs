@@ -1,6 +1,7 @@
 //! Plans from a server's runbooks: with what earlier runs say about their tasks,
 //! where knobs stood before they were turned, and what others have drained.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -73,10 +74,11 @@ impl Drains {
         direction: Direction,
         turn: Turn,
     ) -> Result<Plan, Refused> {
-        let library = match direction {
-            Direction::Drain => self.library(turn).await.map_err(Refused::Failed)?,
-            Direction::Restore => self.library_to_restore(datacenter, turn).await?.0,
+        let (library, left_out) = match direction {
+            Direction::Drain => (self.library(turn).await.map_err(Refused::Failed)?, Vec::new()),
+            Direction::Restore => self.library_to_restore(datacenter, turn).await?,
         };
+        let refuse = |problems: Vec<Problem>| refuse(problems, &left_out);
         if library.is_sound() && !library.evacuations().any(|known| known == datacenter) {
             let known: Vec<&str> = library.evacuations().collect();
             return Err(Refused::Unknown(format!(
@@ -95,7 +97,7 @@ impl Drains {
             let work = move || library.plan(&datacenter, direction, &expectations, &originals);
             self.apart(turn, work)
         };
-        let blank = compiled(BTreeMap::new()).await.map_err(Refused::Failed)?.map_err(refuse)?;
+        let blank = compiled(BTreeMap::new()).await.map_err(Refused::Failed)?.map_err(&refuse)?;
         let expectations = self.expectations(&blank).await?;
         let mut plan = compiled(expectations).await.map_err(Refused::Failed)?.map_err(refuse)?;
         if direction == Direction::Restore {
@@ -136,7 +138,8 @@ impl Drains {
     ) -> Result<(Arc<Library>, Vec<String>), Refused> {
         let (path, datacenter) = (self.runbooks.clone(), datacenter.to_owned());
         let read = self.apart(turn, move || {
-            let (files, mut left_out) = read_most_files(&[path])?;
+            let (mut files, mut left_out) = read_most_files(&[path])?;
+            leave_out_copies(&mut files, &mut left_out);
             let library = Library::for_restore(files, &datacenter);
             left_out.extend(library.left_out().iter().map(ToString::to_string));
             Ok((Arc::new(library), left_out))
@@ -187,6 +190,9 @@ impl Drains {
         let mut survey = Survey::of(plan, &self.world.drivers, self.is_alone).await;
         if plan.direction == Direction::Restore {
             judge_left_behind(plan, &mut survey);
+            if let Ok(Some(recorded)) = fleet::recorded(&self.world, &plan.datacenter).await {
+                judge_unfenced(&recorded.plan, plan, &mut survey);
+            }
             let read = self.library_to_restore(&plan.datacenter, turn).await;
             let left_out = read.map(|(_, left_out)| left_out).unwrap_or_default();
             let warned =
@@ -297,6 +303,47 @@ impl Drains {
     }
 }
 
+/// Leaves out files that are copies of another one: they define the same once more.
+fn leave_out_copies(files: &mut Vec<(String, String)>, left_out: &mut Vec<String>) {
+    let mut known: BTreeMap<String, String> = BTreeMap::new();
+    files.retain(|(name, text)| match known.entry(text.clone()) {
+        Entry::Vacant(entry) => {
+            entry.insert(name.clone());
+            true
+        }
+        Entry::Occupied(first) => {
+            left_out.push(format!("{name}: a copy of {}", first.get()));
+            false
+        }
+    });
+}
+
+/// A restore that sets without a fence what the drain set behind one.
+fn judge_unfenced(recorded: &Plan, plan: &Plan, survey: &mut Survey) {
+    let is_set_openly = |task: &Task, knob: &Knob| {
+        let mut stages = task.forward().iter();
+        task.fences.is_empty()
+            && stages.any(|stage| match stage.kind {
+                StageKind::Set { knob: own, .. } | StageKind::Shift { knob: own, .. } => {
+                    plan.knob(own) == knob
+                }
+                _ => false,
+            })
+    };
+    for drained in recorded.tasks.iter().filter(|task| !task.fences.is_empty()) {
+        let Some(primary) = drained.undone_knob().map(|knob| recorded.knob(knob)) else { continue };
+        for task in plan.tasks.iter().filter(|task| is_set_openly(task, primary)) {
+            let fence = recorded.knob(drained.fences[0].knob);
+            survey.problems.push(format!(
+                "`{}` sets {primary} without a fence, and the drain set it behind {fence}: writes \
+                 that have not arrived are lost; accepted: `Promote` with `fence` and \
+                 `caught_up`, or --disaster, which loses them",
+                task.name
+            ));
+        }
+    }
+}
+
 /// Says what a restore does not bring back, and which of its tasks have nothing to.
 fn judge_left_behind(plan: &Plan, survey: &mut Survey) {
     let left: Vec<&LeftBehind> = plan.left_behind.iter().filter(|own| !own.is_given_up).collect();
@@ -319,11 +366,13 @@ fn judge_left_behind(plan: &Plan, survey: &mut Survey) {
     }
 }
 
-/// Why runbooks give no plan: all that is wrong with them.
-fn refuse(problems: Vec<Problem>) -> Refused {
+/// Why runbooks give no plan: all that is wrong with them, and with the files that were
+/// left out.
+fn refuse(problems: Vec<Problem>, left_out: &[String]) -> Refused {
     // The errors are why.
     let (errors, warnings): (Vec<&Problem>, Vec<&Problem>) =
         problems.iter().partition(|problem| problem.severity == Severity::Error);
-    let lines: Vec<String> = errors.iter().chain(&warnings).map(ToString::to_string).collect();
+    let mut lines: Vec<String> = errors.iter().chain(&warnings).map(ToString::to_string).collect();
+    lines.extend(left_out.iter().map(|why| format!("left out: {why}")));
     Refused::Conflict(lines.join("\n"))
 }

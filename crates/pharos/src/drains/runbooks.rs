@@ -1,5 +1,6 @@
 //! Runbooks as files.
 
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -10,8 +11,6 @@ use drain::runbook::Library;
 const FILES_MAX: usize = 4096;
 const FILE_LEN_MAX: u64 = 4 << 20;
 const TOTAL_LEN_MAX: usize = 16 << 20;
-/// Folders within folders. Who has more has a link to one above.
-const DEPTH_MAX: usize = 32;
 
 /// The names and texts of runbooks: files, and whatever `*.yaml`, `*.yml` and
 /// `*.json` folders hold, with all below. What is hidden there is left alone:
@@ -29,7 +28,7 @@ pub fn read_most_files(paths: &[PathBuf]) -> Result<(Files, Vec<String>), String
     let (mut files, mut unread) = (Vec::new(), Vec::new());
     for path in paths {
         match path.is_dir() {
-            true => gather(path, 0, &mut files, &mut unread),
+            true => gather(path, &mut BTreeSet::new(), &mut files, &mut unread),
             false => files.push(path.clone()),
         }
     }
@@ -77,37 +76,44 @@ pub fn complaint(path: &Path) -> Option<String> {
     })
 }
 
-/// Adds the runbooks of a folder, and what is wrong with what is in it.
-fn gather(folder: &Path, depth: usize, files: &mut Vec<PathBuf>, unread: &mut Vec<String>) {
-    let failed = |error| format!("{}: cannot be read: {error}", shown(folder));
-    if depth > DEPTH_MAX {
-        unread.push(format!(
-            "{}: more than {DEPTH_MAX} folders within each other; is one a link to one above?",
-            shown(folder)
-        ));
-        return;
+/// Adds the runbooks of a folder, and what is wrong with what is in it. A folder that a link
+/// leads back to is read once.
+fn gather(
+    folder: &Path,
+    known: &mut BTreeSet<PathBuf>,
+    files: &mut Vec<PathBuf>,
+    unread: &mut Vec<String>,
+) {
+    let failed = |path: &Path, error| format!("{}: cannot be read: {error}", shown(path));
+    match std::fs::canonicalize(folder) {
+        Ok(path) => {
+            if !known.insert(path) {
+                return;
+            }
+        }
+        Err(error) => return unread.push(failed(folder, error)),
     }
-    let entries = match std::fs::read_dir(folder) {
+    let entries = std::fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let entries = match entries {
         Ok(entries) => entries,
-        Err(error) => return unread.push(failed(error)),
+        Err(error) => return unread.push(failed(folder, error)),
     };
-    for entry in entries {
-        let entry = match entry {
-            Ok(entry) => entry,
-            Err(error) => return unread.push(failed(error)),
-        };
-        if entry.file_name().as_encoded_bytes().starts_with(b".") {
+    let mut paths: Vec<PathBuf> = entries.iter().map(std::fs::DirEntry::path).collect();
+    // Which ones are over the bound does not depend on the file system.
+    paths.sort();
+    for path in paths {
+        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+        if name.starts_with(b".") {
             continue;
         }
-        let path = entry.path();
         let extension = path.extension().and_then(|extension| extension.to_str());
         let is_runbook = matches!(extension, Some("yaml" | "yml" | "json"));
         match std::fs::metadata(&path) {
-            Ok(kind) if kind.is_dir() => gather(&path, depth + 1, files, unread),
+            Ok(kind) if kind.is_dir() => gather(&path, known, files, unread),
             Ok(kind) if kind.is_file() && is_runbook => files.push(path),
             // What cannot be read of those is said by whoever reads them.
             Err(_) if is_runbook => files.push(path),
-            // A link to nowhere that is no runbook is nobody's business.
+            // A link to nowhere that is no runbook does not matter.
             Ok(_) | Err(_) => {}
         }
         if files.len() > FILES_MAX || unread.len() > FILES_MAX {
@@ -124,7 +130,7 @@ pub fn read_file(path: &Path) -> Result<(String, String), String> {
     let mut text = String::new();
     let len = file.take(FILE_LEN_MAX + 1).read_to_string(&mut text).map_err(failed)?;
     if len as u64 > FILE_LEN_MAX {
-        return Err(format!("{}: too long; accepted: at most {FILE_LEN_MAX} octets", shown(path)));
+        return Err(format!("{}: too long; accepted: at most {FILE_LEN_MAX} bytes", shown(path)));
     }
     Ok((path.display().to_string(), text))
 }
@@ -218,8 +224,7 @@ mod tests {
         assert!(names(home.path()).unwrap_err().contains("no runbook in"));
         assert!(read_file(Path::new("/dev/zero")).unwrap_err().contains("too long"));
         symlink(".", home.path().join("again")).unwrap();
-        let why = names(home.path()).unwrap_err();
-        assert!(why.contains("a link to one above"), "{why}");
+        assert!(names(home.path()).unwrap_err().contains("no runbook in"));
     }
 
     /// A restore does with what it can read.
@@ -229,7 +234,9 @@ mod tests {
         std::fs::write(home.path().join("web.yaml"), "").unwrap();
         symlink("nowhere", home.path().join("previous")).unwrap();
         assert_eq!(names(home.path()).unwrap(), ["/web.yaml"]);
+        // Whoever follows it has each file many times.
         symlink(".", home.path().join("again")).unwrap();
+        assert_eq!(names(home.path()).unwrap(), ["/web.yaml"]);
         let large = std::fs::File::create(home.path().join("large.yaml")).unwrap();
         large.set_len(FILE_LEN_MAX + 1).unwrap();
         for at in 0..17 {
@@ -239,7 +246,7 @@ mod tests {
         let (read, unread) = read_most_files(&[home.path().to_owned()]).unwrap();
         assert!(read.iter().any(|(name, _)| name.ends_with("/web.yaml")), "{unread:?}");
         let all = unread.join("\n");
-        for why in ["a link to one above", "large.yaml: too long", "more than 16777216 bytes"] {
+        for why in ["large.yaml: too long", "more than 16777216 bytes"] {
             assert!(all.contains(why), "{all}");
         }
     }

@@ -219,6 +219,10 @@ pub struct DriftStatus {
     /// It is put back when its task is not paused any more.
     #[serde(default)]
     pub waits_for_resume: bool,
+    /// Something else moved it out again after a restore brought it in: no step brings it
+    /// back.
+    #[serde(default)]
+    pub stays_out: bool,
 }
 
 /// What was looked at in vain, and why.
@@ -544,6 +548,7 @@ fn drifts(run: &Run, now: Time) -> Vec<DriftStatus> {
                 contested,
                 is_promoted: promoted.is_some_and(|own| run.plan().knob(own) == knob),
                 waits_for_resume: false,
+                stays_out: false,
             })
         })
         .collect();
@@ -560,7 +565,8 @@ fn drifts(run: &Run, now: Time) -> Vec<DriftStatus> {
             last: now,
             contested: false,
             is_promoted: false,
-            waits_for_resume: true,
+            waits_for_resume: run.is_paused(left.task),
+            stays_out: !run.is_paused(left.task),
         });
     }
     drifts.sort_by_key(|drift| std::cmp::Reverse((drift.contested, drift.last)));

@@ -34,6 +34,50 @@ pub struct Survey {
     pub overlaps: Vec<String>,
 }
 
+/// Knobs of a drain that also move the traffic of another datacenter, such as `@fra-*`
+/// where there is a `fra-2`: both would be taken out, and no limit would see it in time.
+pub async fn overlaps(plan: &Plan, drivers: &Arc<Drivers>) -> Vec<String> {
+    let Some(own) = plan.own_index() else { return Vec::new() };
+    let traffic = |at: usize| {
+        let knobs = plan.traffic.iter().flat_map(move |own| &own.datacenters[at].knobs);
+        knobs.map(|own| own.knob.clone())
+    };
+    let stages = plan.tasks.iter().flat_map(|task| task.forward());
+    let written = stages.filter_map(|stage| match stage.kind {
+        StageKind::Shift { knob, .. } | StageKind::Set { knob, .. } => {
+            Some(plan.knob(knob).clone())
+        }
+        _ => None,
+    });
+    let ours: BTreeSet<Knob> = written.chain(traffic(own)).collect();
+    let others = (0..plan.datacenters.len()).filter(|at| *at != own);
+    let theirs: BTreeSet<(Knob, usize)> =
+        others.flat_map(|at| traffic(at).map(move |knob| (knob, at))).collect();
+    let wanted: BTreeSet<&Knob> = ours.iter().chain(theirs.iter().map(|(knob, _)| knob)).collect();
+    // Who does not answer is warned of elsewhere, and nobody waits longer for all than for one.
+    let end = tokio::time::Instant::now() + LOOK_TIME_MAX;
+    let ask = async |knob: &Knob| {
+        let asked = tokio::time::timeout_at(end, drivers.targets(knob)).await;
+        (knob.clone(), asked.ok().and_then(Result::ok).unwrap_or_default())
+    };
+    let targets: Vec<_> = stream::iter(wanted).map(ask).buffered(LOOKS_MAX).collect().await;
+    let targets: BTreeMap<Knob, Vec<String>> = targets.into_iter().collect();
+    let mut found = Vec::new();
+    for (other, at) in &theirs {
+        for own in ours.iter().filter(|own| own.driver == other.driver) {
+            let shared = targets[own].iter().find(|target| targets[other].contains(target));
+            if let Some(shared) = shared {
+                found.push(format!(
+                    "{own} and {other} both move {shared}: what leaves {} would leave {} too; \
+                     accepted: knobs that share no server",
+                    plan.datacenter, plan.datacenters[*at].name
+                ));
+            }
+        }
+    }
+    found
+}
+
 /// What looking at a knob gave.
 #[derive(Debug)]
 struct Look {
@@ -57,7 +101,12 @@ impl Survey {
         for look in &looks {
             survey.judge(plan, look);
         }
-        survey.judge_overlaps(plan, drivers).await;
+        // A restore is not asked for what it may share: it brings traffic back.
+        if plan.direction == Direction::Drain {
+            let found = overlaps(plan, drivers).await;
+            survey.problems.extend(found.iter().cloned());
+            survey.overlaps = found;
+        }
         survey.judge_acts(plan, drivers);
         survey.judge_fences(plan, &positions);
         for condition in plan.conditions.iter().filter(|_| is_alone) {
@@ -72,52 +121,6 @@ impl Survey {
             }
         }
         survey
-    }
-
-    /// A knob that also moves the traffic of another datacenter, such as `@fra-*` where
-    /// there is a `fra-2`, would take both out, and no limit would see it in time.
-    async fn judge_overlaps(&mut self, plan: &Plan, drivers: &Arc<Drivers>) {
-        let Some(own) = plan.own_index() else { return };
-        let at = |at: usize| {
-            let knobs = plan.traffic.iter().flat_map(move |own| &own.datacenters[at].knobs);
-            knobs.map(|own| own.knob.clone()).collect::<BTreeSet<Knob>>()
-        };
-        let targets = async |knobs: BTreeSet<Knob>| {
-            let ask = async |knob: Knob| {
-                let asked = timeout(LOOK_TIME_MAX, drivers.targets(&knob)).await;
-                // Who does not answer is warned of elsewhere.
-                let targets = asked.ok().and_then(Result::ok).unwrap_or_default();
-                targets.into_iter().map(move |target| ((knob.driver.clone(), target), knob.clone()))
-            };
-            let found = stream::iter(knobs).map(ask).buffered(LOOKS_MAX);
-            let found: Vec<_> = found.collect().await;
-            found.into_iter().flatten().collect::<Vec<_>>()
-        };
-        let here: BTreeMap<_, _> = targets(at(own)).await.into_iter().collect();
-        for (other, datacenter) in plan.datacenters.iter().enumerate().filter(|(at, _)| *at != own)
-        {
-            let shared = targets(at(other)).await.into_iter();
-            let shared =
-                shared.filter_map(|(target, theirs)| Some((here.get(&target)?, theirs, target)));
-            let mut told = BTreeSet::new();
-            for (ours, theirs, (_, target)) in shared {
-                if !told.insert((ours.clone(), theirs.clone())) {
-                    continue;
-                }
-                let why = format!(
-                    "{ours} and {theirs} both move {target}: what leaves {} would leave {} too; \
-                     accepted: knobs that share no server",
-                    plan.datacenter, datacenter.name
-                );
-                match plan.direction {
-                    Direction::Drain => {
-                        self.problems.push(why.clone());
-                        self.overlaps.push(why);
-                    }
-                    Direction::Restore => self.warnings.push(why),
-                }
-            }
-        }
     }
 
     /// A drain that a limit keeps from its first step is known before it begins.

@@ -25,7 +25,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::fleet::{self, Kept, Left, Recorded};
 use super::ledger::LeftFence;
 use super::status::{NeedKind, NeedsPerson};
-use super::survey::{LOOK_TIME_MAX, LOOKS_MAX};
+use super::survey::{self, LOOK_TIME_MAX, LOOKS_MAX};
 use super::{Direction, Drains, Refused, Verb, Wanted};
 
 const LOOK_EVERY: Duration = Duration::from_secs(3);
@@ -272,9 +272,15 @@ impl Drains {
         let _begins = self.begins.lock().await;
         let mut plan = plan_of(kept, drifted);
         self.place(&mut plan).await?;
+        // No person began this, and none says that what cannot be read serves.
         plan.fleet
+            .with_unknown_drained()
             .check_limits(&plan, kept.mode)
             .map_err(|reached| Refused::Conflict(format!("limit: {reached}")))?;
+        // Servers come and go: what a knob moves may be another datacenter's by now.
+        if let Some(why) = survey::overlaps(&plan, &self.world.drivers).await.into_iter().next() {
+            return Err(Refused::Conflict(why));
+        }
         let first = &drifted[0];
         let more = match drifted.len() {
             1 => String::new(),

@@ -288,8 +288,8 @@ fn a_restore_is_not_held_for_ever_by_health_from_before_its_first_step() {
     world.passes(PACE.patience);
     assert!(world.writes(KnobId(0)).is_empty(), "it may pass by itself");
     world.until("it begins", |world| world.writes(KnobId(0)) == [0.9]);
-    world.passes(Millis(PACE.patience.0 - 1000));
-    assert_eq!(world.writes(KnobId(0)), [0.9], "each step has its patience");
+    world.passes(Millis(60_000));
+    assert_eq!(world.writes(KnobId(0)), [0.9], "the first step did not help");
     world.values[0] = Some(0.0);
     world.until("it goes on", |world| world.outcome() == Some(RunOutcome::Completed));
     world.check_replay();
@@ -309,71 +309,4 @@ fn a_first_step_is_judged_by_samples_taken_after_the_change_of_another_run() {
     assert_eq!(world.writes(web), [0.0; 0], "by samples from before the change");
     world.passes(Millis(1000));
     assert_eq!(world.writes(web), [0.9]);
-}
-
-/// A restore of two knobs' worth of steps while something that it does not cure stays bad.
-fn restore_while(bad: Option<f64>) -> (World, TaskId) {
-    let mut sketch = Sketch::new();
-    let errors = sketch.below("errors", 1.0);
-    sketch.below("capacity", 1.0);
-    let web = sketch.shift("web", &[]);
-    sketch.last().health = vec![errors];
-    sketch.plan.direction = Direction::Restore;
-    let StageKind::Shift { to, .. } = &mut sketch.last().stages[0].kind else { unreachable!() };
-    *to = Goal::Value(Value::Number(1.0));
-    let mut world = World::open(sketch);
-    world.knobs[0] = Value::Number(0.0);
-    world.values[0] = bad;
-    (world, web)
-}
-
-/// The other datacenter is dead, and stays so: the restore is all there is.
-#[test]
-fn a_restore_goes_on_while_health_is_as_bad_as_before_it() {
-    let (mut world, web) = restore_while(Some(50.0));
-    world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
-    assert_eq!(world.knobs[0], Value::Number(1.0));
-    assert_eq!(world.phase(web), Phase::Done);
-    let writes = world.writes(KnobId(0));
-    let is_small = |pair: &[f64]| pair[1] - pair[0] <= PACE.first + 1e-9;
-    assert!(writes.windows(2).all(is_small), "small steps: {writes:?}");
-    world.check_replay();
-}
-
-/// What gets worse with it, or became bad after its first step, takes a person.
-#[test]
-fn a_restore_is_held_by_health_that_gets_worse() {
-    for (before, after) in [(Some(50.0), 70.0), (Some(0.0), 50.0)] {
-        let (mut world, web) = restore_while(before);
-        world.until("it began", |world| world.writes(KnobId(0)).len() == 1);
-        world.values[0] = Some(after);
-        // What was in flight, or decided by the samples before.
-        world.pass();
-        let at = world.knobs[0].clone();
-        world.passes(Millis::from_secs(120));
-        assert_eq!(world.knobs[0], at, "{before:?}");
-        let (_, hold) = world.run.state().task(web).hold.clone().unwrap();
-        assert!(matches!(hold, Hold::Breach { .. }), "{hold:?}");
-        world.values[0] = Some(0.1);
-        world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
-        world.check_replay();
-    }
-}
-
-/// Bad health must not let pass what nothing can be seen of.
-#[test]
-fn a_breach_does_not_excuse_what_has_no_data() {
-    let (world, _) = restore_while(Some(50.0));
-    let mut plan = (**world.run.plan()).clone();
-    plan.tasks[0].health = vec![ConditionId(0), ConditionId(1)];
-    let mut world = World::open(Sketch { plan });
-    world.knobs[0] = Value::Number(0.0);
-    (world.values[0], world.values[1]) = (Some(50.0), None);
-    world.passes(Millis::from_secs(180));
-    assert_eq!(world.writes(KnobId(0)), [0.0; 0]);
-    let (_, hold) = world.run.state().task(TaskId(0)).hold.clone().unwrap();
-    assert_eq!(hold, Hold::NoData { condition: ConditionId(1) });
-    world.values[1] = Some(0.1);
-    world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
-    world.check_replay();
 }

@@ -339,19 +339,98 @@ fn a_restore_never_moves_traffic_out_by_itself() {
     }
 }
 
-/// Also not because a person has brought more of it in than the run had.
+/// A load balancer that is reloaded in a restore sends all of the traffic in: that is put
+/// back to what health was asked for, however good it is.
 #[test]
-fn a_restore_does_not_take_out_what_a_person_brought_in() {
-    let mut world = restore(OnBreach::Hold);
+fn what_something_else_brought_in_during_a_restore_is_put_back() {
+    for errors in [0.1, 99.0] {
+        let mut world = restore(OnBreach::Hold);
+        world.until("it is on its way", |world| world.knobs[0].number() >= Some(0.3));
+        world.values[0] = Some(errors);
+        world.pass();
+        let before = world.knobs[0].clone();
+        world.knobs[0] = Value::Number(1.0);
+        world.sweep();
+        world.until("it is put back", |world| world.knobs[0] == before);
+        world.values[0] = Some(0.1);
+        world.until("it goes on", |world| world.outcome() == Some(RunOutcome::Completed));
+        world.check_replay();
+    }
+}
+
+/// An operator who takes traffic out of a datacenter that fails has the last word: steps of
+/// the restore begin there, when health allows.
+#[test]
+fn what_a_person_moved_out_during_a_restore_is_not_brought_back_at_once() {
+    for value in [0.0, 0.1] {
+        let mut world = restore(OnBreach::Hold);
+        world.until("it is on its way", |world| world.knobs[0].number() >= Some(0.5));
+        world.values[0] = None;
+        world.passes(Millis::from_secs(5));
+        let writes = world.writes(KnobId(0)).len();
+        world.knobs[0] = Value::Number(value);
+        for _ in 0..20 {
+            world.passes(Millis::from_secs(5));
+            world.sweep();
+        }
+        assert_eq!(world.knobs[0], Value::Number(value), "{:?}", world.writes(KnobId(0)));
+        world.values[0] = Some(0.1);
+        world.until("it goes on", |world| world.outcome() == Some(RunOutcome::Completed));
+        assert!(world.writes(KnobId(0))[writes] - value <= PACE.step_max + 1e-9);
+        world.check_replay();
+    }
+}
+
+/// Neither after its task is done, while others go on: that takes a person, who hears of it.
+#[test]
+fn what_a_person_moved_out_after_its_task_is_told_and_not_brought_back() {
+    let mut sketch = Sketch::new();
+    let errors = sketch.below("errors", 1.0);
+    for name in ["web", "api"] {
+        sketch.shift(name, &[]);
+        sketch.last().health = vec![errors];
+        let StageKind::Shift { to, .. } = &mut sketch.last().stages[0].kind else { unreachable!() };
+        *to = Goal::Value(Value::Number(1.0));
+    }
+    sketch.last().after = vec![TaskId(0)];
+    sketch.plan.direction = Direction::Restore;
+    let mut world = World::open(sketch);
+    world.knobs = vec![Value::Number(0.0); 2];
+    world.until("web is done", |world| world.phase(TaskId(0)) == Phase::Done);
     world.values[0] = Some(99.0);
-    world.passes(Millis::from_secs(5));
-    world.knobs[0] = Value::Number(1.0);
+    world.knobs[0] = Value::Number(0.0);
     world.pass();
     world.sweep();
-    world.passes(Millis::from_secs(30));
-    assert_eq!(world.knobs[0], Value::Number(1.0));
+    assert_eq!(world.run.away().collect::<Vec<_>>(), [(KnobId(0), &Value::Number(0.0))]);
     world.values[0] = Some(0.1);
-    world.until("it goes on", |world| world.outcome() == Some(RunOutcome::Completed));
+    world.until("it is over", |world| world.outcome().is_some());
+    assert_eq!(world.knobs[0], Value::Number(0.0));
+    let is_told = |record: &Record| matches!(&record.fact, Fact::Astray { knob: KnobId(0), why, .. } if why.contains("moved out"));
+    assert!(world.log.iter().any(is_told));
+    world.check_replay();
+}
+
+/// What cannot be seen is not moved, on the way back of a drain neither: whoever sees the
+/// datacenter fail may have put it out of reach of the exporter.
+#[test]
+fn the_way_back_of_a_drain_waits_for_data() {
+    let (mut world, ..) = watched(OnBreach::Hold);
+    world.until("it is half-way", |world| world.knobs[0].number() <= Some(0.6));
+    world.values[0] = None;
+    world.passes(Millis::from_secs(60));
+    let at = world.knobs[0].clone();
+    world.say(Command::Abort { how: Abort::Revert });
+    world.passes(Millis::from_secs(600));
+    assert_eq!(world.knobs[0], at);
+    let holds = world
+        .run
+        .plan()
+        .task_ids()
+        .filter_map(|id| world.run.state().task(id).hold.as_ref().map(|(_, why)| why.clone()));
+    assert!(holds.into_iter().any(|why| matches!(why, Hold::NoData { .. })));
+    world.values[0] = Some(0.1);
+    world.until("it is back", |world| world.outcome() == Some(RunOutcome::Reverted));
+    assert_eq!(world.knobs[0], Value::Number(1.0));
     world.check_replay();
 }
 

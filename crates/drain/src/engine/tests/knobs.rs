@@ -366,7 +366,7 @@ fn a_knob_that_is_moved_towards_its_goal_by_hand_is_not_put_back() {
         }
         world.values[0] = Some(0.1);
         world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
-        assert!(world.writes(KnobId(0))[writes..].iter().all(|to| *to < by_hand));
+        assert!(world.writes(KnobId(0))[writes..].iter().all(|to| *to <= by_hand));
         let report = crate::report::Report::of(world.run.plan(), &world.log).unwrap();
         assert_eq!(report.drifts.len(), 1, "it is reported");
         world.check_replay();
@@ -378,10 +378,14 @@ fn a_knob_that_is_moved_towards_its_goal_by_hand_is_not_put_back() {
 fn what_was_moved_by_hand_is_judged_by_samples_taken_after_that() {
     let (mut world, ..) = watched(OnBreach::Hold);
     world.until("it is half-way", |world| world.knobs[0].number() <= Some(0.6));
-    world.exporter_died = Some(world.now);
+    // It takes no step meanwhile, and has samples from after the last one.
+    world.say(Command::Pause { task: None });
+    world.passes(Millis::from_secs(5));
     world.knobs[0] = Value::Number(0.1);
     world.pass();
     world.sweep();
+    world.exporter_died = Some(world.now);
+    world.say(Command::Resume { task: None });
     world.passes(Millis::from_secs(20));
     assert_eq!(world.knobs[0], Value::Number(0.1));
     world.exporter_died = None;
@@ -444,5 +448,133 @@ fn a_pause_does_not_hide_what_was_moved_by_hand() {
     world.say(Command::Resume { task: Some(web) });
     world.until("it is put back", |world| world.knobs[0].number() < Some(1.0));
     world.sweep();
+    assert_eq!(world.run.away().count(), 0);
+}
+
+/// A drain that is held half-way by bad health; where its knob is, and how often it was
+/// written.
+fn held_half_way() -> (World, Value, usize) {
+    let (mut world, ..) = watched(OnBreach::Hold);
+    world.until("it is half-way", |world| world.knobs[0].number() <= Some(0.6));
+    world.values[0] = Some(99.0);
+    world.passes(Millis::from_secs(5));
+    let (at, writes) = (world.knobs[0].clone(), world.writes(KnobId(0)).len());
+    (world, at, writes)
+}
+
+/// Nothing but a step moves traffic out, and steps ask health.
+#[test]
+fn one_wrong_read_does_not_move_traffic_out() {
+    let (mut world, at, writes) = held_half_way();
+    let found = Ok(Value::Number(0.0));
+    world.event(Event::Looked { knob: KnobId(0), asked: world.now, found });
+    for _ in 0..20 {
+        world.passes(Millis::from_secs(5));
+        world.sweep();
+    }
+    assert_eq!((world.knobs[0].clone(), world.writes(KnobId(0)).len()), (at, writes));
+    world.values[0] = Some(0.1);
+    world.until("it goes on", |world| world.outcome() == Some(RunOutcome::Completed));
+    let written = world.writes(KnobId(0));
+    assert!(written.windows(2).all(|pair| pair[0] - pair[1] <= PACE.step_max + 1e-9));
+    world.check_replay();
+}
+
+/// An operator who sets a knob by hand, sees what comes of it and sets it back has the
+/// last word, paused or not.
+#[test]
+fn what_was_moved_by_hand_may_be_moved_back_by_hand() {
+    for pauses in [false, true] {
+        let (mut world, at, writes) = held_half_way();
+        if pauses {
+            world.say(Command::Pause { task: None });
+        }
+        for value in [Value::Number(0.0), at.clone()] {
+            world.knobs[0] = value;
+            world.pass();
+            world.sweep();
+            world.passes(Millis::from_secs(5));
+        }
+        if pauses {
+            world.say(Command::Resume { task: None });
+            world.sweep();
+            world.passes(Millis::from_secs(5));
+        }
+        assert_eq!((world.knobs[0].clone(), world.writes(KnobId(0)).len()), (at, writes));
+        world.values[0] = Some(0.1);
+        world.until("it goes on", |world| world.outcome() == Some(RunOutcome::Completed));
+        world.check_replay();
+    }
+}
+
+/// A reload behind it puts the knob back to where the last step left it, which health was
+/// asked for, and not to where a person moved it on to.
+#[test]
+fn what_comes_back_after_a_move_by_hand_is_put_where_the_last_step_left_it() {
+    let (mut world, at, _) = held_half_way();
+    for value in [0.0, 1.0] {
+        world.knobs[0] = Value::Number(value);
+        world.pass();
+        world.sweep();
+        world.passes(Millis::from_secs(5));
+    }
+    assert_eq!(world.knobs[0], at);
+    world.check_replay();
+}
+
+/// What a person moved to its goal is done when health allows, and by a step of the task.
+#[test]
+fn a_knob_that_is_moved_to_its_goal_by_hand_is_done_when_health_allows() {
+    let (mut world, _, writes) = held_half_way();
+    world.knobs[0] = Value::Number(0.0);
+    world.pass();
+    world.sweep();
+    world.passes(Millis::from_secs(120));
+    assert_eq!((world.outcome(), world.writes(KnobId(0)).len()), (None, writes));
+    world.values[0] = Some(0.1);
+    world.until("it goes on", |world| world.outcome() == Some(RunOutcome::Completed));
+    assert_eq!(world.writes(KnobId(0))[writes..], [0.0]);
+    world.check_replay();
+}
+
+/// A step back that was done although nobody heard of it is not undone in bad health.
+#[test]
+fn a_step_back_that_was_in_flight_at_a_crash_and_was_done_is_not_undone() {
+    let (mut world, ..) = watched(OnBreach::BackOff);
+    world.until("it is half-way", |world| world.knobs[0].number() <= Some(0.6));
+    world.values[0] = Some(1.5);
+    world.held_back = Some(Vec::new());
+    world.until("a step back is in flight", |world| {
+        let written = world.writes(KnobId(0));
+        written.last() > written.iter().rev().nth(1)
+    });
+    world.held_back = None;
+    let back = *world.writes(KnobId(0)).last().unwrap();
+    world.knobs[0] = Value::Number(back);
+    world.run = Run::resume(world.run.plan().clone(), &world.log).unwrap();
+    let (records, _) = world.run.take_up(world.now);
+    let writes = world.writes(KnobId(0)).len();
+    world.take(records);
+    world.now = world.now + Millis(100);
+    world.sweep();
+    world.passes(Millis::from_secs(30));
+    let no_worse = world.writes(KnobId(0))[writes..].iter().all(|to| *to >= back);
+    assert!(no_worse, "{:?}", world.writes(KnobId(0)));
+    world.values[0] = Some(0.1);
+    world.until("it goes on", |world| world.outcome() == Some(RunOutcome::Completed));
+    world.check_replay();
+}
+
+/// Who stopped a task has it no more: nothing is put back when the run is resumed.
+#[test]
+fn a_stopped_task_puts_nothing_back() {
+    let (mut world, web, _) = watched(OnBreach::Hold);
+    world.until("it is half-way", |world| world.knobs[0].number() <= Some(0.6));
+    world.say(Command::Pause { task: Some(web) });
+    world.knobs[0] = Value::Number(1.0);
+    world.pass();
+    world.sweep();
+    assert_eq!(world.run.away().count(), 1);
+    world.say(Command::Stop { task: web });
     assert_eq!(world.run.away().count(), 0);
 }

@@ -1,10 +1,14 @@
 //! Evacuations: services, datacenters, budgets and limits.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::super::Runbooks;
+use super::super::expand::Work;
 use super::super::problem::Problems;
-use super::super::spec::Evacuation;
+use super::super::spec::{Evacuation, Service, Traffic};
 use super::super::words::did_you_mean;
-use super::{DIRECTIONS, conditions};
+use super::effects::expand_task;
+use super::{DIRECTIONS, Scope, conditions};
 
 pub(super) fn check(runbooks: &Runbooks, evacuation: &Evacuation, problems: &mut Problems) {
     check_services(runbooks, evacuation, problems);
@@ -14,6 +18,46 @@ pub(super) fn check(runbooks: &Runbooks, evacuation: &Evacuation, problems: &mut
     for used in &evacuation.health {
         conditions::check_use(runbooks, None, used, problems);
         conditions::check_health(used, problems);
+    }
+}
+
+/// A knob that the drains of two datacenters move: neither limits nor plans can tell whose
+/// traffic leaves with it.
+pub(super) fn check_shared(runbooks: &Runbooks, scopes: &[Scope<'_>], problems: &mut Problems) {
+    let is_moved =
+        |service: &&Service| matches!(service.traffic, Traffic::Stateless | Traffic::Sticky);
+    for service in runbooks.services.iter().filter(is_moved) {
+        let has = |scope: &&Scope<'_>| {
+            scope.evacuation.is_some()
+                && scope.services.iter().any(|own| std::ptr::eq(*own, service))
+        };
+        let datacenters: BTreeSet<&str> = scopes.iter().filter(has).map(Scope::dc).collect();
+        for task in &service.drain {
+            let mut moved: BTreeMap<String, &str> = BTreeMap::new();
+            let mut shared: BTreeMap<String, [&str; 2]> = BTreeMap::new();
+            for dc in &datacenters {
+                // What cannot be expanded is said to be unchecked by `check_expansion`.
+                let stages = expand_task(runbooks, service, task, dc).unwrap_or_default();
+                for stage in stages {
+                    let Work::Shift { knob, .. } = stage.work else { continue };
+                    match moved.get(&knob) {
+                        Some(other) if other != dc => _ = shared.insert(knob, [other, dc]),
+                        _ => _ = moved.insert(knob, dc),
+                    }
+                }
+            }
+            for (knob, [first, second]) in shared {
+                problems.error(
+                    task.name.at,
+                    format!(
+                        "`{}.{}` moves `{knob}` in the drain of `{first}` and in that of \
+                         `{second}`: what leaves one would leave the other too",
+                        service.name.value, task.name.value
+                    ),
+                    "accepted: a knob of each datacenter, with `$dc` in its name",
+                );
+            }
+        }
     }
 }
 

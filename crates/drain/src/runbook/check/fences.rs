@@ -21,6 +21,7 @@ pub(super) fn check_mixed(runbooks: &Runbooks, scopes: &[Scope<'_>], problems: &
     for setting in all.iter().filter(|setting| setting.is_fenced) {
         fenced.entry(&setting.knob).or_insert(setting);
     }
+    check_others(runbooks, scopes, &all, problems);
     for setting in all.iter().filter(|setting| !setting.is_fenced) {
         let Some(other) = fenced.get(setting.knob.as_str()) else { continue };
         problems.error(
@@ -36,6 +37,71 @@ pub(super) fn check_mixed(runbooks: &Runbooks, scopes: &[Scope<'_>], problems: &
              only if the store fences by itself",
         );
     }
+}
+
+/// Who promotes claims its fence; a task of another service that sets it has no claim, and
+/// opens it in the middle. Of a drain, what a `Promote` closes is opened by that alone: a
+/// task behind it may be skipped, and nothing would say that the fence stays closed.
+fn check_others(
+    runbooks: &Runbooks,
+    scopes: &[Scope<'_>],
+    settings: &[Setting<'_>],
+    problems: &mut Problems,
+) {
+    let of_scope = |scope| fencing(runbooks, scope);
+    let fencing: Vec<Fencing<'_>> = scopes.iter().flat_map(of_scope).collect();
+    for setting in settings {
+        let mut owners = fencing.iter().filter(|own| own.fence == setting.knob);
+        let Some(owner) = owners.next() else { continue };
+        let is_own = |own: &&Fencing<'_>| {
+            std::ptr::eq(own.service, setting.service) && own.direction == Direction::Restore
+        };
+        let claims =
+            setting.direction == Direction::Restore && fencing.iter().any(|own| is_own(&own));
+        if claims {
+            continue;
+        }
+        problems.error(
+            setting.task.name.at,
+            format!(
+                "{} sets `{}`, which is the fence of `{}`: it may open it while that promotes",
+                setting.name(),
+                setting.shown,
+                full_name(owner.service, owner.task)
+            ),
+            "accepted: `unfence_to` in the `Promote`; in a restore also a task of a service whose \
+             restore promotes behind a fence",
+        );
+    }
+}
+
+/// A task that closes a fence.
+struct Fencing<'a> {
+    direction: Direction,
+    service: &'a Service,
+    task: &'a Task,
+    fence: String,
+}
+
+fn fencing<'a>(runbooks: &Runbooks, scope: &Scope<'a>) -> Vec<Fencing<'a>> {
+    let mut found = Vec::new();
+    for service in &scope.services {
+        for direction in DIRECTIONS {
+            for task in service.tasks(direction) {
+                // What cannot be expanded is said to be unchecked by `check_expansion`.
+                let Some(stages) = expand_task(runbooks, service, task, scope.dc()) else {
+                    continue;
+                };
+                found.extend(fences(&stages).into_iter().map(|fence| Fencing {
+                    direction,
+                    service,
+                    task,
+                    fence: fence.knob.to_owned(),
+                }));
+            }
+        }
+    }
+    found
 }
 
 /// A knob that is set one way before another knob is set and another way after it, as a

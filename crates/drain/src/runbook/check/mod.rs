@@ -50,6 +50,7 @@ pub(super) fn check(runbooks: &Runbooks, problems: &mut Problems) {
     }
     effects::check_undone(runbooks, &scopes, problems);
     fences::check_mixed(runbooks, &scopes, problems);
+    evacuations::check_shared(runbooks, &scopes, problems);
     tasks::check_expansion(runbooks, &scopes, problems);
 }
 

@@ -29,6 +29,8 @@ pub(super) struct Exactness {
     largest: Option<(usize, String)>,
     /// One value of all series, and whether it adds all of them up.
     total: Option<Total>,
+    /// What it was multiplied by, all in all.
+    scale: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -93,6 +95,10 @@ impl Exactness {
         self.adds |= other.adds;
         self.subtracts |= other.subtracts;
         self.largest = self.largest.or(other.largest);
+        let extreme = |scale: Option<f64>| scale.map_or(0.0, |scale| scale.ln().abs());
+        if extreme(other.scale) > extreme(self.scale) {
+            self.scale = other.scale;
+        }
         self.total = match (self.total, other.total) {
             (Some(Total::Sum), Some(Total::Largest)) => Some(Total::Largest),
             (own, other) => own.or(other),
@@ -163,15 +169,21 @@ pub(super) fn joined(
             match factor {
                 None => first.fault(operation.offset, by_what(operator)),
                 Some(factor) => {
-                    let is_sound = |value| (FACTOR_MIN..=FACTOR_MAX).contains(&value);
-                    if !factor.values.only().is_some_and(is_sound) {
-                        first.fault(
-                            factor.at.start,
-                            format!(
-                                "`{}` is no number from {FACTOR_MIN:e} to {FACTOR_MAX:e}",
-                                &query[factor.at.clone()]
-                            ),
-                        );
+                    // Each factor may be within bounds, and what they make together is 0.
+                    let before = first.scale.or(second.scale).unwrap_or(1.0);
+                    let scaled = |value: f64| match operator {
+                        "*" => before * value,
+                        _ => before / value,
+                    };
+                    first.scale = factor.values.only().map(scaled);
+                    let is_within = |value| (FACTOR_MIN..=FACTOR_MAX).contains(&value);
+                    let text = &query[factor.at.clone()];
+                    let range = format!("from {FACTOR_MIN:e} to {FACTOR_MAX:e}");
+                    if !factor.values.only().is_some_and(is_within) {
+                        first.fault(factor.at.start, format!("`{text}` is no number {range}"));
+                    } else if !first.scale.is_some_and(is_within) {
+                        let what = format!("all factors together, with `{text}`, are not {range}");
+                        first.fault(factor.at.start, what);
                     }
                 }
             }

@@ -322,6 +322,14 @@ fn what_can_make_zero_of_something_is_found_where_it_is() {
         ("lag * -1", vec!["6 `-1` is no number from 1e-12 to 1e12"]),
         ("lag / Inf", vec!["6 `Inf` is no number from 1e-12 to 1e12"]),
         ("lag * 1e-300", vec!["6 `1e-300` is no number from 1e-12 to 1e12"]),
+        (
+            "max(lag * 1e-7) * 1e-7",
+            vec!["18 all factors together, with `1e-7`, are not from 1e-12 to 1e12"],
+        ),
+        (
+            "(sum(lag) * 1e7 + sum(gap)) / 1e-7",
+            vec!["30 all factors together, with `1e-7`, are not from 1e-12 to 1e12"],
+        ),
         ("lag * a", vec!["4 `*` is not by a number, and can hide what is missing"]),
         ("1 / lag", vec!["2 `/` is not by a number, and can hide what is missing"]),
         ("lag % 1024", vec!["4 `%` can hide what is missing"]),

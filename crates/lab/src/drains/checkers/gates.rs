@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use drain::engine::{Effect, Fact, Hold, Seen, Trigger};
+use drain::engine::{Effect, Fact, Hold, Trigger};
 use drain::{
     Condition, ConditionId, Direction, Measurement, NoData, Outcome, Plan, StageKind, TaskId, Time,
     Value,
@@ -186,61 +186,28 @@ impl Gates {
         }
     }
 
-    /// Whether a write of a restore is a step of its way back: that leads out of its
-    /// datacenter, and is judged as a step of a drain.
-    fn leads_out(&self, task: TaskId, what: &Effect) -> bool {
+    /// Whether a write is a step of the way back of a task.
+    fn leads_back(&self, task: TaskId, what: &Effect) -> bool {
         let traced = self.progress.task(task);
         let Effect::Write { knob, value: value @ Value::Number(_) } = what else { return false };
         let is_elsewhere = !traced.at.iter().any(|(at, is)| at == knob && is == value);
-        let is_back = traced.is_reverting && !traced.is_undoing;
-        self.progress.plan.direction == Direction::Restore && is_back && is_elsewhere
+        traced.is_reverting && !traced.is_undoing && is_elsewhere
     }
 
-    /// What is borne later is compared with what is excused: that was as bad as it says.
-    fn check_excused(&self, now: Time, task: TaskId, excused: &[Seen]) -> Result<(), String> {
-        for Seen { condition, value } in excused {
-            let found = self.told[condition.index()].last.and_then(|(_, found)| found);
-            let is_told = value.is_none_or(|value| found.is_some_and(|found| found.value == value));
-            if !is_told || !matches!(self.judge(now, task, *condition), Judged::Breached(_)) {
-                let name = self.progress.name(task);
-                return Err(format!("{name} excuses {value:?}, and was told {found:?}"));
-            }
-        }
-        Ok(())
-    }
-
-    /// What a restore bears: what was breached before it moved anything, and is no worse
-    /// since. Nothing that cannot be seen.
-    fn check_borne(
-        &self,
-        now: Time,
-        task: TaskId,
-        id: ConditionId,
-        is_first: bool,
-    ) -> Result<(), String> {
-        let excused = self.progress.task(task).excused.iter().find(|own| own.condition == id);
-        let name = self.progress.name(task);
-        match self.judge(now, task, id) {
-            Judged::Unknown(why) => Err(format!("{name} went on in spite of health, though {why}")),
-            Judged::Breached(why) if !is_first => {
-                let condition = self.progress.plan.condition(id);
-                let found = self.told[id.index()].last.and_then(|(_, found)| found);
-                let found = found.filter(|found| now - found.to <= condition.max_age);
-                let found = found.map(|found| found.value).filter(|value| !value.is_nan());
-                let is_worse = match (excused.map(|own| own.value), found) {
-                    (None, _) => true,
-                    (Some(Some(before)), Some(found)) => {
-                        let away = |value: f64| (value - condition.bound).abs();
-                        away(found) > away(before) * 1.1 + condition.bound.abs() * 0.1 + 1e-9
-                    }
-                    (Some(before), found) => before != found,
-                };
-                match is_worse {
-                    true => Err(format!("{name} went on, though {why}: worse than before it")),
-                    false => Ok(()),
+    /// The way back of a restore leads out of its datacenter, and is judged as a step of a
+    /// drain. That of a drain may be what cures bad health, but nothing moves unseen.
+    fn check_way_back(&self, now: Time, task: TaskId) -> Result<(), String> {
+        let plan = &self.progress.plan;
+        let mut own = plan.task(task).health.iter().chain(&plan.health).copied();
+        match plan.direction {
+            Direction::Restore => self.check(now, task, "took traffic out on its way back", own),
+            Direction::Drain if self.progress.is_uninterruptible(task) => Ok(()),
+            Direction::Drain => own.try_for_each(|id| match self.judge(now, task, id) {
+                Judged::Unknown(why) => {
+                    Err(format!("{} took a step back, though {why}", self.progress.name(task)))
                 }
-            }
-            _ => Ok(()),
+                _ => Ok(()),
+            }),
         }
     }
 
@@ -255,9 +222,8 @@ impl Gates {
         let is_set = matches!((stage, what), (Some(StageKind::Set { knob: own, to }), Effect::Write { knob, value })
             if own == knob && to.value() == value && self.progress.task(task).is_running
                 && !self.progress.task(task).at.iter().any(|(at, is)| at == knob && is == value));
-        if self.leads_out(task, what) {
-            let own = plan.task(task).health.iter().chain(&plan.health).copied();
-            return self.check(now, task, "took traffic out on its way back", own);
+        if self.leads_back(task, what) {
+            return self.check_way_back(now, task);
         }
         if (!is_step && !is_set) || self.progress.is_uninterruptible(task) {
             return Ok(());
@@ -272,8 +238,8 @@ impl Gates {
         let is_first = (is_step && !traced.has_stepped) || !traced.has_changed();
         let was_bad =
             traced.breached_since(now).is_some_and(|since| now - since >= own.pace.patience);
-        if plan.direction == Direction::Restore && was_bad {
-            return conditions().try_for_each(|id| self.check_borne(now, task, id, is_first));
+        if plan.direction == Direction::Restore && is_first && was_bad {
+            return Ok(());
         }
         self.check(now, task, "took a step", conditions())
     }
@@ -304,9 +270,6 @@ impl Checker for Gates {
                         self.check_left(record.at, *task, *outcome)?;
                     }
                     Fact::Held { task, why } => self.check_hold(record.at, *task, why)?,
-                    Fact::Excused { task, conditions } => {
-                        self.check_excused(record.at, *task, conditions)?;
-                    }
                     _ => {}
                 }
                 self.progress.take(record);

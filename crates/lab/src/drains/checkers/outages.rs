@@ -1,7 +1,6 @@
-//! A restore moves on in spite of bad health: where nothing is served, it is what
+//! A restore begins in spite of bad health: where nothing is served, it is what
 //! cures that. No task stays held by health that was bad before its first effect
-//! for longer than its patience, and what a look takes. What became bad later, or
-//! worse, holds it; the checker `gates` sees to that.
+//! for longer than its patience, and what a look takes.
 
 use std::sync::Arc;
 

@@ -1,12 +1,12 @@
 //! A step begins where its knob is: whoever moved it meanwhile made the step larger,
 //! or turned it round, and health was measured somewhere else. And what something else
-//! moved towards the goal is not put back.
+//! moved out of a datacenter is not brought back at once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use drain::engine::{Effect, Fact, Record};
-use drain::{KnobId, Millis, Plan, StageKind, Time, Value};
+use drain::{Direction, KnobId, Millis, Plan, StageKind, Time, Value};
 
 use super::progress::Progress;
 use super::{Checker, Event};
@@ -50,15 +50,15 @@ impl Places {
             Fact::Drifted { knob, .. } => {
                 if let Some((since, to)) = self.moved.remove(knob)
                     && now > since + UNSEEN
-                    && let Some(task) = self.is_on_the_way(*knob, &to)
+                    && let Some(task) = self.moved_out_of(*knob, &to)
                 {
                     return Err(format!(
-                        "{task} puts {} back from {to}, which is nearer to its goal",
+                        "{task} puts {} back from {to}, which is further out",
                         self.progress.plan.knob(*knob)
                     ));
                 }
             }
-            Fact::Found { knob, .. } | Fact::Advanced { knob, .. } => _ = self.moved.remove(knob),
+            Fact::Found { knob, .. } | Fact::MovedOut { knob, .. } => _ = self.moved.remove(knob),
             _ => {}
         }
         self.progress.take(record);
@@ -67,8 +67,9 @@ impl Places {
 }
 
 impl Places {
-    /// The task that moves a knob, if a value is between where it left it and its goal.
-    fn is_on_the_way(&self, knob: KnobId, value: &Value) -> Option<&str> {
+    /// The task that moves a knob, if a value is further out of the datacenter than where it
+    /// left it, and not past its goal.
+    fn moved_out_of(&self, knob: KnobId, value: &Value) -> Option<&str> {
         let ids = self.progress.plan.task_ids();
         let ahead = ids.filter(|id| self.progress.task(*id).is_running).find(|id| {
             let Some(StageKind::Shift { knob: own, to }) = self.progress.stage(*id) else {
@@ -77,9 +78,12 @@ impl Places {
             let left = self.progress.task(*id).at.iter().find(|(at, _)| *at == knob);
             let left = left.and_then(|(_, left)| left.number()).filter(|_| *own == knob);
             match (left, value.number(), to.value().number()) {
-                (Some(left), Some(value), Some(to)) => {
-                    (left > value && value >= to) || (left < value && value <= to)
-                }
+                (Some(left), Some(value), Some(to)) => match self.progress.plan.direction {
+                    Direction::Drain => {
+                        (left > value && value >= to) || (left < value && value <= to)
+                    }
+                    Direction::Restore => (left > value) == (to > left) && left != value,
+                },
                 _ => false,
             }
         });

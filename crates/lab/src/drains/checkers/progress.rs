@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use drain::engine::{
-    Abort, Actor, Command, Effect, EffectId, Ended, Fact, Hold, Mode, Record, Seen, Trigger,
+    Abort, Actor, Command, Effect, EffectId, Ended, Fact, Hold, Mode, Record, Trigger,
 };
 use drain::{
-    ConditionId, Exit, KnobId, Next, Outcome, Plan, StageId, StageKind, TaskId, Time, UndoBy, Value,
+    ConditionId, Direction, Exit, KnobId, Next, Outcome, Plan, StageId, StageKind, TaskId, Time,
+    UndoBy, Value,
 };
 
 /// A reader of a log.
@@ -49,16 +50,16 @@ pub struct Traced {
     pub entered: Time,
     pub is_paused: bool,
     pub overridden: BTreeSet<ConditionId>,
-    /// Where its knobs are known to be.
+    /// Where it found its knobs, or brought them since.
     pub at: Vec<(KnobId, Value)>,
+    /// What it wrote without hearing whether that was done.
+    unheard: Vec<(KnobId, Value)>,
     /// Where its knobs were found first.
     origins: Vec<(KnobId, Value)>,
     /// When the last effect was confirmed that changed something.
     effect_at: Option<Time>,
     /// Whether the shift that it is in has taken a step.
     pub has_stepped: bool,
-    /// What was breached before its first effect, as it says.
-    pub excused: Vec<Seen>,
     /// Since when bad health holds it, and when that was over.
     breached: Option<Time>,
     released: Option<Time>,
@@ -184,13 +185,16 @@ impl Progress {
                 }
                 self.place(*task, *knob, value.clone());
             }
-            Fact::Excused { task, conditions } => {
-                self.tasks[task.index()].excused.clone_from(conditions);
-            }
-            Fact::Advanced { task, knob, found, .. } => {
-                self.place(*task, *knob, found.clone());
+            Fact::MovedOut { task, knob, found, .. } => {
                 let own = &mut self.tasks[task.index()];
                 (own.effect_at, own.has_stepped) = (Some(record.at), true);
+                let is_step =
+                    |(known, value): &(KnobId, Value)| known == knob && value.is_met_by(found);
+                // What something else did is no step, and allows none.
+                let is_restore = self.plan.direction == Direction::Restore;
+                if is_restore || own.unheard.iter().any(is_step) {
+                    self.place(*task, *knob, found.clone());
+                }
             }
             Fact::Issued { effect, task, what } => {
                 let undo = self.plan.task(*task).undo.as_ref();
@@ -207,7 +211,12 @@ impl Progress {
                 };
                 let (_, task, what) = self.in_flight.remove(at);
                 self.tasks[task.index()].tried = record.at;
-                let Ended::Done { .. } = result else { return };
+                let Ended::Done { .. } = result else {
+                    if let Effect::Write { knob, value } = what {
+                        self.tasks[task.index()].unheard.push((knob, value));
+                    }
+                    return;
+                };
                 let governs = |knob: KnobId| {
                     let mut stages = self.plan.task(task).stages.iter();
                     stages.any(|stage| matches!(stage.kind, StageKind::Govern { knob: own, .. } if own == knob))
@@ -238,6 +247,7 @@ impl Progress {
         let at = &mut self.tasks[task.index()].at;
         at.retain(|(own, _)| *own != knob);
         at.push((knob, value));
+        self.tasks[task.index()].unheard.retain(|(own, _)| *own != knob);
     }
 
     fn take_moved(&mut self, task: TaskId, trigger: Trigger) {
@@ -246,7 +256,6 @@ impl Progress {
             let is_own = |id: &ConditionId| {
                 plan.condition(*id).is_exact && plan.task(task).conditions().any(|own| own == *id)
             };
-            self.tasks[task.index()].excused.clear();
             self.overridden.retain(|id| !is_own(id));
             self.tasks[task.index()].overridden.retain(|id| !plan.condition(*id).is_exact);
             let counts = |of: &Option<TaskId>| of.is_some_and(|of| of != task);

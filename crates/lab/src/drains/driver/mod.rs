@@ -361,22 +361,11 @@ impl Driver {
                 Some(Sabotage::BlindReturns) if self.returns_from_restore() => {
                     Some(Measurement::at(asked, 0.0))
                 }
-                Some(Sabotage::NothingWorse) => found.map(|found| {
-                    let value = self.excused(condition).unwrap_or(found.value);
-                    Measurement { value, ..found }
-                }),
                 Some(sabotage) => found.map(|found| sabotage.distort(asked, found)),
                 None => found,
             };
             self.tell(Happening::Observed { condition, asked, found });
         }
-    }
-
-    /// How bad a condition was before a restore moved anything, if it was.
-    fn excused(&self, condition: ConditionId) -> Option<f64> {
-        let tasks = &self.run.as_ref()?.state().tasks;
-        let mut excused = tasks.iter().flat_map(|task| &task.excused);
-        excused.find(|own| own.condition == condition)?.value
     }
 
     /// Whether a restore is put back.

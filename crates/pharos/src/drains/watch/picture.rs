@@ -597,6 +597,7 @@ impl Writer<'_> {
         let ago = secs(self.status.now - drift.last);
         let times = if drift.times == 1 { "once".into() } else { format!("{} times", drift.times) };
         let then = match (drift.is_promoted, drift.contested) {
+            _ if drift.stays_out => "stays; set it by hand, or drain and restore anew".to_owned(),
             _ if drift.waits_for_resume => "set back when it is resumed".to_owned(),
             (true, _) => format!("{ago} ago; to promote again takes a person"),
             (_, true) => format!("{times}, last {ago} ago; not set back any more"),
