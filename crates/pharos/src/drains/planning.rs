@@ -191,7 +191,7 @@ impl Drains {
         if plan.direction == Direction::Restore {
             judge_left_behind(plan, &mut survey);
             if let Ok(Some(recorded)) = fleet::recorded(&self.world, &plan.datacenter).await {
-                judge_unfenced(&recorded.plan, plan, &mut survey);
+                survey.problems.extend(unfenced(&recorded.plan, plan));
             }
             let read = self.library_to_restore(&plan.datacenter, turn).await;
             let left_out = read.map(|(_, left_out)| left_out).unwrap_or_default();
@@ -318,8 +318,9 @@ fn leave_out_copies(files: &mut Vec<(String, String)>, left_out: &mut Vec<String
     });
 }
 
-/// A restore that sets without a fence what the drain set behind one.
-fn judge_unfenced(recorded: &Plan, plan: &Plan, survey: &mut Survey) {
+/// What a restore sets without a fence, and the drain set behind one.
+fn unfenced(recorded: &Plan, plan: &Plan) -> Vec<String> {
+    let mut found = Vec::new();
     let is_set_openly = |task: &Task, knob: &Knob| {
         let mut stages = task.forward().iter();
         task.fences.is_empty()
@@ -334,7 +335,7 @@ fn judge_unfenced(recorded: &Plan, plan: &Plan, survey: &mut Survey) {
         let Some(primary) = drained.undone_knob().map(|knob| recorded.knob(knob)) else { continue };
         for task in plan.tasks.iter().filter(|task| is_set_openly(task, primary)) {
             let fence = recorded.knob(drained.fences[0].knob);
-            survey.problems.push(format!(
+            found.push(format!(
                 "`{}` sets {primary} without a fence, and the drain set it behind {fence}: writes \
                  that have not arrived are lost; accepted: `Promote` with `fence` and \
                  `caught_up`, or --disaster, which loses them",
@@ -342,6 +343,7 @@ fn judge_unfenced(recorded: &Plan, plan: &Plan, survey: &mut Survey) {
             ));
         }
     }
+    found
 }
 
 /// Says what a restore does not bring back, and which of its tasks have nothing to.
@@ -375,4 +377,54 @@ fn refuse(problems: Vec<Problem>, left_out: &[String]) -> Refused {
     let mut lines: Vec<String> = errors.iter().chain(&warnings).map(ToString::to_string).collect();
     lines.extend(left_out.iter().map(|why| format!("left out: {why}")));
     Refused::Conflict(lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVACUATION: &str = "pharos: evacuation/v1\ndatacenter: east\nservices: [db]\n\
+        datacenters: {east: {capacity: 10}, west: {capacity: 10}}\n";
+    const FENCED: &str = "{template: Promote, with: {knob: \"db:primary\", to: GOAL, \
+        fence: \"db:writes\", caught_up: lag, unfence_to: open}}";
+    const OPEN: &str = "{template: ConfigChange, with: {knob: \"db:primary\", content: GOAL}}";
+
+    fn plan(direction: Direction, drain: &str, restore: &str) -> Plan {
+        let service = format!(
+            "pharos: service/v1\nservice: db\ntraffic: stateful\nuser_facing: false\n\
+             health: {{lag: {{query: max(lag), at_most: 0, no_data: block}}}}\n\
+             drain:\n  move: {}\nrestore:\n  move: {}\n",
+            drain.replace("GOAL", "west"),
+            restore.replace("GOAL", "original"),
+        );
+        let files = [("east.yaml", EVACUATION), ("db.yaml", &service)];
+        let files = files.map(|(name, text)| (name.to_owned(), text.to_owned()));
+        let original = drain::Value::Text("east".into());
+        let originals = BTreeMap::from([("db:primary".to_owned(), original)]);
+        let library = Library::new(files.to_vec());
+        let planned = library.plan("east", direction, &BTreeMap::new(), &originals);
+        planned.unwrap_or_else(|problems| panic!("{problems:?}"))
+    }
+
+    /// Each runbook is sound by itself: they were changed between drain and restore.
+    #[test]
+    fn a_restore_without_the_fence_of_its_drain_is_a_problem() {
+        let drained = plan(Direction::Drain, FENCED, FENCED);
+        assert_eq!(unfenced(&drained, &plan(Direction::Restore, FENCED, FENCED)), [""; 0]);
+        let found = unfenced(&drained, &plan(Direction::Restore, OPEN, OPEN));
+        assert!(found[0].contains("`db.move` sets db:primary without a fence"), "{found:?}");
+        assert!(found[0].contains("behind db:writes"), "{found:?}");
+        let drained = plan(Direction::Drain, OPEN, OPEN);
+        assert_eq!(unfenced(&drained, &plan(Direction::Restore, OPEN, OPEN)), [""; 0]);
+    }
+
+    #[test]
+    fn copies_of_a_file_are_left_out() {
+        let file = |name: &str, text: &str| (name.to_owned(), text.to_owned());
+        let mut files = vec![file("a", "1"), file("b", "2"), file("c", "1")];
+        let mut left_out = Vec::new();
+        leave_out_copies(&mut files, &mut left_out);
+        assert_eq!(files, [file("a", "1"), file("b", "2")]);
+        assert_eq!(left_out, ["c: a copy of a"]);
+    }
 }
