@@ -420,3 +420,29 @@ fn the_last_datacenter_that_serves_is_not_drained() {
     drain(&fleet, "dc1");
     fleet.completes();
 }
+
+/// No limit sees in time that such a drain empties the fleet: it is refused, also in a
+/// disaster.
+#[test]
+fn a_drain_that_sets_servers_of_another_datacenter_is_refused() {
+    if !is_here() {
+        return;
+    }
+    let web = WEB
+        .replace(
+            "restore:",
+            "  stop: {template: ConfigChange, after: [shift], \
+             with: {knob: \"edge:state/web/@dc*\", content: maint}}\nrestore:",
+        )
+        .replace("to: original}", "to: original}\n    after: [start]")
+        + "  start: {template: ConfigChange, \
+           with: {knob: \"edge:state/web/@dc*\", content: original}}\n";
+    let fleet = with_services(&web, CHAT);
+    for mode in [&[][..], &["--disaster"]] {
+        let words = ["drain", "dc1", "--by", "ann", "--reason", "power works"];
+        let refusal = fleet.pharos.refuse(&[&words[..], mode].concat());
+        let why = "edge:state/web/@dc* and edge:weight/web/dc2 both move web/dc2: what leaves dc1";
+        assert!(refusal.contains(why), "{refusal}");
+    }
+    assert_eq!(fleet.weights("dc2"), [100, 100]);
+}
