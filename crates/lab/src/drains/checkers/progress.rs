@@ -52,6 +52,8 @@ pub struct Traced {
     pub overridden: BTreeSet<ConditionId>,
     /// Where it found its knobs, or brought them since.
     pub at: Vec<(KnobId, Value)>,
+    /// Where else they were found since.
+    elsewhere: Vec<(KnobId, Value)>,
     /// What it wrote without hearing whether that was done.
     unheard: Vec<(KnobId, Value)>,
     /// Where its knobs were found first.
@@ -137,13 +139,19 @@ impl Progress {
         of_parents.max(self.task(task).effect_at)
     }
 
-    /// Whether a write brings the shift that a task is in nearer to its end.
+    /// Whether a write brings the shift that a task is in nearer to its end, than where the
+    /// task brought the knob and than where that was found since.
     pub fn is_step(&self, task: TaskId, knob: KnobId, value: &Value) -> bool {
         let Some(StageKind::Shift { knob: own, to }) = self.stage(task) else { return false };
-        let at = self.task(task).at.iter().find(|(known, _)| known == own);
-        let ends = (at.and_then(|(_, at)| at.number()), to.value().number(), value.number());
+        let known = |places: &[(KnobId, Value)]| {
+            places.iter().find(|(known, _)| known == own).and_then(|(_, at)| at.number())
+        };
+        let traced = self.task(task);
+        let ends = (known(&traced.at), to.value().number(), value.number());
         let (Some(at), Some(to), Some(value)) = ends else { return false };
-        self.task(task).is_running && *own == knob && (value - to).abs() < (at - to).abs() - 1e-9
+        let is_nearer = |at: f64| (value - to).abs() < (at - to).abs() - 1e-9;
+        let elsewhere = known(&traced.elsewhere);
+        traced.is_running && *own == knob && is_nearer(at) && elsewhere.is_none_or(is_nearer)
     }
 
     pub fn take(&mut self, record: &Record) {
@@ -188,12 +196,20 @@ impl Progress {
             Fact::MovedOut { task, knob, found, .. } => {
                 let own = &mut self.tasks[task.index()];
                 (own.effect_at, own.has_stepped) = (Some(record.at), true);
+                own.elsewhere.retain(|(known, _)| known != knob);
+                own.elsewhere.push((*knob, found.clone()));
                 let is_step =
                     |(known, value): &(KnobId, Value)| known == knob && value.is_met_by(found);
                 // What something else did is no step, and allows none.
                 let is_restore = self.plan.direction == Direction::Restore;
                 if is_restore || own.unheard.iter().any(is_step) {
                     self.place(*task, *knob, found.clone());
+                }
+            }
+            Fact::Drifted { knob, found, .. } => {
+                for own in self.tasks.iter_mut().filter(|own| own.is_running) {
+                    own.elsewhere.retain(|(known, _)| known != knob);
+                    own.elsewhere.push((*knob, found.clone()));
                 }
             }
             Fact::Issued { effect, task, what } => {
@@ -248,6 +264,7 @@ impl Progress {
         at.retain(|(own, _)| *own != knob);
         at.push((knob, value));
         self.tasks[task.index()].unheard.retain(|(own, _)| *own != knob);
+        self.tasks[task.index()].elsewhere.retain(|(own, _)| *own != knob);
     }
 
     fn take_moved(&mut self, task: TaskId, trigger: Trigger) {
