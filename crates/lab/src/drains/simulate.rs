@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use drain::engine::{EffectId, Fact, Mode, Record};
-use drain::{Knob, Millis, Plan, StageKind, TaskId, Time, Value};
+use drain::{Exit, Knob, Millis, Next, Plan, Stage, StageId, StageKind, Task, TaskId, Time, Value};
 
 use super::ablation::Ablation;
 use super::checkers::Checkers;
@@ -16,6 +16,9 @@ use crate::chance::Chance;
 
 /// A run that takes longer is not waited for.
 const PATIENCE: Millis = Millis::from_secs(48 * 3600);
+
+/// How long a run has been watching when a task begins that runs alone.
+const WATCHED_FOR: Millis = Millis::from_secs(60);
 
 /// What a simulation is asked for.
 #[derive(Clone, Debug, Default)]
@@ -126,19 +129,40 @@ fn alone(start: &World, plan: &Plan, seed: u64) -> Result<Vec<Option<f64>>, Vec<
         }
         world.settle();
         ancestors.push(own);
-        let mut single = plan.clone();
-        single.tasks = vec![task.clone()];
-        single.tasks[0].after.clear();
-        single.tasks[0].after_weak.clear();
-        let started = world.now();
-        let mut driver = open(world, &Arc::new(single), seed)?;
+        let mut driver = open(world, &Arc::new(after_a_wait(plan, task)), seed)?;
         driver.drive(start.now() + PATIENCE, |_| {});
         // Without the last look: it is one for all.
-        let task = driver.state().task(TaskId(0)).clone();
+        let task = driver.state().task(TaskId(1)).clone();
         let ended = task.ended.filter(|_| task.phase.is_complete());
-        secs.push(ended.map(|at| (at - started).as_secs_f64()));
+        secs.push(ended.zip(task.started).map(|(ended, began)| (ended - began).as_secs_f64()));
     }
     Ok(secs)
+}
+
+/// A plan of one task, in a run that has been watching for as long as conditions ask for:
+/// tasks that follow others do not wait for that again.
+fn after_a_wait(plan: &Plan, task: &Task) -> Plan {
+    let exit = Next::Exit(Exit::Done);
+    let wait = Task {
+        stages: vec![Stage {
+            name: "wait".into(),
+            kind: StageKind::TimedWait { span: WATCHED_FOR },
+            timeout: None,
+            done: exit,
+            failed: exit,
+            late: exit,
+            retry: StageId(0),
+            is_interruptible: true,
+        }],
+        after: Vec::new(),
+        after_weak: Vec::new(),
+        undo: None,
+        fences: Vec::new(),
+        budgets: Vec::new(),
+        ..task.clone()
+    };
+    let task = Task { after: vec![TaskId(0)], after_weak: Vec::new(), ..task.clone() };
+    Plan { tasks: vec![wait, task], ..plan.clone() }
 }
 
 /// Brings everything that a task turns to where it is to go.
