@@ -31,6 +31,14 @@ impl Value {
         self.number().is_none_or(f64::is_finite)
     }
 
+    /// The same as the name of something, such as a server: names are not rounded.
+    pub fn into_name(self) -> Value {
+        match self {
+            Value::Number(number) if number.fract() != 0.0 => Value::Text(self.to_string()),
+            other => other,
+        }
+    }
+
     /// Whether a knob that stands at `found` is where `self` wanted it.
     pub fn is_met_by(&self, found: &Value) -> bool {
         match (self, found) {
@@ -77,6 +85,16 @@ mod tests {
         assert!(!number(1002.0).is_met_by(&number(1001.0)), "which server is the primary");
         assert!(number(1002.0).is_met_by(&number(1002.0)));
         assert!(!number(1.0).is_met_by(&Value::Text("1".into())));
+    }
+
+    #[test]
+    fn names_are_not_rounded() {
+        let name = |number: f64| Value::Number(number).into_name();
+        assert!(name(10.51).is_met_by(&Value::Number(10.51)));
+        assert!(name(10.51).is_met_by(&name(10.51)));
+        assert!(!name(10.51).is_met_by(&Value::Number(10.52)));
+        assert!(!name(10.51).is_met_by(&name(10.52)));
+        assert_eq!(name(1.0), Value::Number(1.0));
     }
 
     #[test]

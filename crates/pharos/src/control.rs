@@ -85,10 +85,11 @@ impl Socket {
     /// One request, one answer, over a connection of its own: whether it went
     /// well, and what was said.
     fn exchange(&self, method: &str, path: &str, body: &str) -> Result<(bool, String), String> {
-        let socket = self.control.clone().unwrap_or_else(found_control);
-        check_control_directory(&socket)?;
+        let (socket, mut stream) = match &self.control {
+            Some(path) => connect(path)?,
+            None => connect_to_first(&default_controls())?,
+        };
         let failed = |error: io::Error| unreached(&socket, &error);
-        let mut stream = UnixStream::connect(&socket).map_err(failed)?;
         let request = format!(
             "{method} {path} HTTP/1.1\r\nhost: pharos\r\nconnection: close\r\n\
              content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
@@ -119,10 +120,33 @@ impl Socket {
     }
 }
 
-/// The control socket of the user's own server; without one, that of the host's.
-fn found_control() -> PathBuf {
-    let (own, host) = (default_control(), Path::new(HOST_CONTROL));
-    if !own.exists() && host.exists() { host.to_owned() } else { own }
+/// The control socket of the user's own server, and that of the host's.
+fn default_controls() -> Vec<PathBuf> {
+    let mut sockets = vec![default_control(), PathBuf::from(HOST_CONTROL)];
+    sockets.dedup();
+    sockets
+}
+
+fn connect(socket: &Path) -> Result<(PathBuf, UnixStream), String> {
+    check_control_directory(socket)?;
+    let stream = UnixStream::connect(socket).map_err(|error| unreached(socket, &error))?;
+    Ok((socket.to_owned(), stream))
+}
+
+/// Connects to the first of some sockets at which a server listens. A socket that a dead
+/// server left, or a directory that another user made, hides none of the others.
+fn connect_to_first(sockets: &[PathBuf]) -> Result<(PathBuf, UnixStream), String> {
+    let mut refused = Vec::new();
+    for socket in sockets {
+        match connect(socket) {
+            Ok(connected) => return Ok(connected),
+            Err(why) => refused.push((socket, why)),
+        }
+    }
+    if refused.iter().any(|(socket, _)| socket.exists()) {
+        refused.retain(|(socket, _)| socket.exists());
+    }
+    Err(refused.into_iter().map(|(_, why)| why).collect::<Vec<_>>().join("\n"))
 }
 
 /// Why there is no answer from a control socket.
@@ -241,6 +265,25 @@ pub fn check_as_json(file: &Path, image: Option<&Image>, problems: &Problems) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_socket_of_a_dead_server_does_not_hide_that_of_the_host() {
+        use std::os::unix::net::UnixListener;
+
+        let home = tempfile::tempdir().unwrap();
+        let (own, host) = (home.path().join("own"), home.path().join("host"));
+        let sockets = [own.clone(), host.clone()];
+        let refused = connect_to_first(&sockets).unwrap_err();
+        assert!(refused.contains("/own") && refused.contains("/host"), "{refused}");
+        drop(UnixListener::bind(&own).unwrap());
+        let refused = connect_to_first(&sockets).unwrap_err();
+        assert!(refused.contains("/own") && !refused.contains("/host"), "{refused}");
+        let _host = UnixListener::bind(&host).unwrap();
+        assert_eq!(connect_to_first(&sockets).unwrap().0, host);
+        std::fs::remove_file(&own).unwrap();
+        let _own = UnixListener::bind(&own).unwrap();
+        assert_eq!(connect_to_first(&sockets).unwrap().0, own);
+    }
 
     #[test]
     fn who_may_not_is_not_told_that_nobody_is_there() {

@@ -2,7 +2,7 @@
 //! way, and everything that must be healthy is.
 
 use super::{Hold, Phase, Run};
-use crate::condition::Verdict;
+use crate::condition::{NoData, Verdict};
 use crate::fleet::{Fleet, LimitReached};
 use crate::plan::{ConditionId, Direction, Next, StageKind, TaskId};
 use crate::time::{Millis, Time};
@@ -10,6 +10,10 @@ use crate::time::{Millis, Time};
 /// How long a look counts, whatever it saw: for that long a condition that has
 /// no value yet is nothing to be held for.
 const LOOK_COUNTS_FOR: Millis = Millis::from_secs(30);
+
+/// How long before a fence was closed a series may have ended that an exact condition misses:
+/// a replica that was cut off just before has none, and is behind.
+const MISSED_BEFORE_FENCE: Millis = Millis::from_secs(300);
 
 /// What stands between a task and its next step.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,9 +55,8 @@ impl Run {
         own.max(self.plan.changed)
     }
 
-    /// How far back an exact condition misses series that have ended: to a little
-    /// before the fences were closed behind which it is waited for. What ended earlier
-    /// was seen to be gone when the fence was closed.
+    /// How far back an exact condition misses series that have ended: to
+    /// [`MISSED_BEFORE_FENCE`] before the fences were closed behind which it is waited for.
     pub fn misses_within(&self, now: Time, condition: ConditionId) -> Millis {
         let own = self.plan.condition(condition);
         let closed = self.state.closed_fences.iter().filter(|(task, _)| {
@@ -62,7 +65,7 @@ impl Run {
         });
         let since = closed.filter_map(|(_, knob)| self.state.knobs[knob.index()].as_ref());
         let since = since.map(|left| left.since).min().unwrap_or(now);
-        own.max_age + (now - since)
+        own.max_age.max(MISSED_BEFORE_FENCE) + (now - since)
     }
 
     /// The exact condition behind the fence that the stage of a task closes, if it has
@@ -129,21 +132,47 @@ impl Run {
 
     /// A condition of the health of a task that has no value, and holds it for that.
     pub(super) fn unknown_health(&self, now: Time, task: TaskId) -> Option<ConditionId> {
-        let own = self.state.task(task);
         let after = self.judged_since(task);
-        let mut health = self.plan.task(task).health.iter().chain(&self.plan.health).copied();
-        health.find(|id| {
-            !own.overridden.contains(id)
-                && !self.state.overridden.contains(id)
-                && self.verdict_on_step(now, task, *id, after) == Verdict::Unknown
+        self.asked_health(task).find(|id| {
+            let condition = self.plan.condition(*id);
+            // That it counts as bad does not make it known.
+            let is_missing = condition.no_data == NoData::Fail
+                && self.seen[id.index()].fresh(now, condition.max_age).is_none();
+            is_missing || self.verdict_on_step(now, task, *id, after) == Verdict::Unknown
         })
+    }
+
+    /// A condition of the health of a task of which there is no sample from after the last
+    /// change, good or bad.
+    pub(super) fn outdated_health(&self, now: Time, task: TaskId) -> Option<ConditionId> {
+        let after = self.judged_since(task);
+        self.asked_health(task).find(|id| {
+            let is_known = self.seen[id.index()].fresh(now, self.plan.condition(*id).max_age);
+            match is_known {
+                Some(_) => !self.is_seen_since(*id, after),
+                None => self.verdict_on_step(now, task, *id, after) == Verdict::Outdated,
+            }
+        })
+    }
+
+    /// The health of a task that no person has overridden.
+    fn asked_health(&self, task: TaskId) -> impl Iterator<Item = ConditionId> {
+        let health = self.plan.task(task).health.iter().chain(&self.plan.health).copied();
+        let own = &self.state.task(task).overridden;
+        health.filter(|id| !own.contains(id) && !self.state.overridden.contains(id))
     }
 
     /// The condition that a task waits for a newer sample of: those there are
     /// were taken before the last change.
     pub fn awaits_sample(&self, now: Time, task: TaskId) -> Option<ConditionId> {
         let (own, state) = (self.plan.task(task), self.state.task(task));
-        if state.phase != Phase::Running || state.in_flight.is_some() || state.hold.is_some() {
+        if state.in_flight.is_some() || state.hold.is_some() {
+            return None;
+        }
+        if state.phase == Phase::Reverting && !state.is_undoing {
+            return self.outdated_health(now, task);
+        }
+        if state.phase != Phase::Running {
             return None;
         }
         let awaited = match own.stages[state.stage.index()].kind {
@@ -169,7 +198,7 @@ impl Run {
         after: Option<Time>,
     ) -> Verdict {
         let (condition, seen) = (self.plan.condition(id), &self.seen[id.index()]);
-        if self.goes_back(task) {
+        if self.state.task(task).goes_back() {
             condition.verdict_back(seen, now, after)
         } else {
             condition.verdict_after(seen, now, after)
@@ -228,16 +257,9 @@ impl Run {
     /// this run's datacenter counted as drained, since it will be. What moves
     /// traffic in is never kept from it.
     pub(super) fn limit_reached(&self, task: TaskId) -> Option<LimitReached> {
-        let moves_out = (self.plan.direction == Direction::Drain) != self.goes_back(task);
+        let moves_out =
+            (self.plan.direction == Direction::Drain) != self.state.task(task).goes_back();
         if moves_out { self.limit_to_leaving() } else { None }
-    }
-
-    /// Whether a task is on its way back: its traffic moves the other way.
-    fn goes_back(&self, task: TaskId) -> bool {
-        matches!(
-            self.state.task(task).phase,
-            Phase::Reverting | Phase::Reverted | Phase::Unreverted
-        )
     }
 
     /// The limit that keeps traffic from leaving this run's datacenter.

@@ -96,6 +96,7 @@ impl Run {
         found: Result<Value, String>,
     ) {
         let found = match found {
+            Ok(found) if self.index.switches.contains(&knob) => found.into_name(),
             Ok(found) if found.is_real() => found,
             Ok(found) => return self.miss(now, knob, format!("{found} is no position")),
             Err(why) => return self.miss(now, knob, why),
@@ -116,11 +117,14 @@ impl Run {
         }
         if let Some(wanted) = self.wanted.remove(&knob) {
             for task in wanted.by {
+                if wanted.failed.is_some() && self.begins_again_unseen(now, task, knob) {
+                    continue;
+                }
                 if self.look_before_step(now, task, knob, asked, &found) {
                     continue;
                 }
                 self.record(now, Fact::Found { task, knob, value: found.clone() });
-                self.in_place.insert(knob, now);
+                self.in_place.insert(knob, (now, found.clone()));
                 self.wake(task);
             }
             return;
@@ -150,6 +154,23 @@ impl Run {
         }
     }
 
+    /// A fence that could not be read may have been open meanwhile: what was seen behind it
+    /// does not count, and its task begins again with it.
+    fn begins_again_unseen(&mut self, now: Time, task: TaskId, knob: KnobId) -> bool {
+        let (own, state) = (self.plan.task(task), self.state.task(task));
+        let is_verify = matches!(
+            own.stages[state.stage.index()].kind,
+            StageKind::Verify { knob: verified, .. } if verified == knob
+        );
+        let is_on_way = state.phase == Phase::Running || state.is_undoing;
+        let fence = own.fence_before(state.stage).filter(|_| is_verify && is_on_way);
+        let Some(fence) = fence else { return false };
+        self.release(now, task);
+        self.record(now, Fact::Entered { task, stage: fence });
+        self.wake(task);
+        true
+    }
+
     /// Writes down that a fence is open which a task left closed, or may have.
     fn note_open_fence(&mut self, now: Time, knob: KnobId, asked: Time, found: &Value) -> bool {
         let fence = self.state.left_closed(&self.plan).find(|(_, own)| own.knob == knob);
@@ -173,14 +194,19 @@ impl Run {
         if self.is_in_doubt(task, knob, &found) {
             return;
         }
-        if self.was_step(task, knob, &found) || self.is_moved_out(task, knob, &found) {
+        // To put back what was moved out would bring traffic in that nobody has asked health
+        // for. What was moved in is put back: a load balancer that is reloaded does that.
+        let stays_out = self.is_further_out(task, knob, &found, &expected);
+        if (stays_out || expected.is_met_by(&found))
+            && self.shift_of(task, knob).is_some()
+            && !self.is_contested(knob)
+        {
             self.near_before[task.index()] = None;
             self.record(now, Fact::MovedOut { task, knob, expected, found });
             return self.wake(task);
         }
         self.look_again(knob);
         let (keeps, is_paused) = (self.keeps(knob, &left), self.is_paused(task));
-        let stays_out = self.stays_out(&left, knob, &found);
         if keeps && self.plan.task(task).is_final(knob, &expected) {
             // Whoever promoted another one may have writes by now, and whoever closed a fence
             // may be behind it: either takes a person.
@@ -227,40 +253,36 @@ impl Run {
             && state.doubted.iter().any(may_be)
     }
 
-    /// Whether a knob is where a step was to bring it of which nobody heard whether it was
-    /// done: it was, and health was asked before it.
-    fn was_step(&self, task: TaskId, knob: KnobId, found: &Value) -> bool {
-        let mut doubted = self.state.task(task).doubted.iter();
-        self.shift_of(task, knob).is_some()
-            && doubted.any(|(own, value)| *own == knob && value.is_met_by(found))
-    }
-
-    /// Whether something else moved a knob further out of the datacenter than the last step
-    /// left it. To put that back would bring traffic in that nobody has asked health for.
-    /// What something else moved in is put back: a load balancer that is reloaded does that.
-    fn is_moved_out(&self, task: TaskId, knob: KnobId, found: &Value) -> bool {
-        let is_running = self.state.task(task).phase == Phase::Running;
-        let shift = self.shift_of(task, knob).filter(|_| is_running && !self.is_contested(knob));
-        shift.is_some_and(|own| match self.plan.direction {
-            Direction::Drain => own.is_ahead(found),
-            Direction::Restore => own.is_behind(found),
-        })
-    }
-
-    /// Whether a knob that a task of a restore has brought in was moved out again since: no
-    /// step brings it back, and to do that at once takes a person.
-    fn stays_out(&self, left: &Left, knob: KnobId, found: &Value) -> bool {
-        let (own, state) = (self.plan.task(left.task), self.state.task(left.task));
-        let mut goals = own.forward().iter().filter_map(|stage| match stage.kind {
+    /// Whether a knob lets less into this datacenter at one value than at another.
+    fn is_further_out(&self, task: TaskId, knob: KnobId, value: &Value, than: &Value) -> bool {
+        let origin = self.state.task(task).origin(knob);
+        if let Some(carrier) = self.plan.carrier(self.plan.knob(knob)) {
+            let original = origin.filter(|_| self.plan.direction == Direction::Drain);
+            return carrier.is_further_out(value, than, original);
+        }
+        // It carries no traffic of a service, but follows its own way in steps.
+        let goals = self.plan.task(task).forward().iter().filter_map(|stage| match stage.kind {
             StageKind::Shift { knob: own, ref to } if own == knob => to.value().number(),
             _ => None,
         });
-        let from = state.origin(knob).and_then(Value::number);
-        let ends = (from, goals.next(), left.value.number(), found.number());
-        let (Some(from), Some(to), Some(left), Some(found)) = ends else { return false };
-        self.plan.direction == Direction::Restore
-            && matches!(state.phase, Phase::Running | Phase::Settling | Phase::Done)
-            && (found - left) * (to - from) < 0.0
+        let numbers = (origin.and_then(Value::number), goals.last(), value.number(), than.number());
+        let (Some(from), Some(to), Some(value), Some(than)) = numbers else { return false };
+        let way_out = if self.plan.direction == Direction::Drain { to - from } else { from - to };
+        (value - than) * way_out > 0.0
+    }
+
+    /// Whether something else moved a knob out of the datacenter that a task is moving in
+    /// steps, and none has followed.
+    pub fn has_moved_out(&self, knob: KnobId) -> bool {
+        let Some(left) = &self.state.knobs[knob.index()] else { return false };
+        let shift = self.shift_of(left.task, knob);
+        shift.is_some_and(|shift| !left.value.is_met_by(&shift.place()))
+    }
+
+    /// Whether a knob that was found at a value is left there, since no step brings it back.
+    pub fn stays_out(&self, knob: KnobId, found: &Value) -> bool {
+        let left = self.state.knobs[knob.index()].as_ref();
+        left.is_some_and(|left| self.is_further_out(left.task, knob, found, &left.value))
     }
 
     /// How far a task has moved a knob, if it is moving it in steps.
@@ -276,14 +298,39 @@ impl Run {
         state.shift.filter(|shift| shift.knob == knob && is_moved)
     }
 
-    /// Whether a knob is where it is expected: where it was left, or where something else
-    /// moved it on to. The task that moves it makes its steps from one of them.
+    /// Whether a knob is where it is expected: where its shift has come to, or where it was
+    /// left.
     fn is_place(&self, knob: KnobId, left: &Left, found: &Value) -> bool {
-        let shift = self.state.task(left.task).shift.filter(|shift| shift.knob == knob);
-        let moved_on_to = shift.and_then(|shift| shift.moved_on_to());
-        let is_there = moved_on_to.as_ref().is_some_and(|value| value.is_met_by(found));
-        let is_moving = moved_on_to.is_some() && self.shift_of(left.task, knob).is_some();
-        is_there || (left.value.is_met_by(found) && !is_moving)
+        match self.shift_of(left.task, knob) {
+            Some(shift) => self.is_place_of(left.task, &shift, found),
+            None => left.value.is_met_by(found),
+        }
+    }
+
+    /// Whether a value is where a shift has come to. Past the goal, where something else
+    /// moved it, counts as there; so does where a step was to bring it of which nobody knows
+    /// whether it was done: it is done again.
+    fn is_place_of(&self, task: TaskId, shift: &Shifted, found: &Value) -> bool {
+        let is_past = || {
+            shift.is_moved_on()
+                && shift.at >= 1.0
+                && self.is_further_out(task, shift.knob, found, &shift.place())
+        };
+        shift.place().is_met_by(found) || is_past() || self.is_doubted(task, shift.knob, found)
+    }
+
+    /// Whether a write may have brought a knob to a value although it was said to have failed.
+    fn is_doubted(&self, task: TaskId, knob: KnobId, found: &Value) -> bool {
+        let mut doubted = self.state.task(task).doubted.iter();
+        doubted.any(|(own, value)| *own == knob && value.is_met_by(found))
+    }
+
+    /// The step of a shift that is to be done again: the knob was seen where it was to lead.
+    /// Of a group only some may be there.
+    pub(super) fn step_to_repeat(&self, task: TaskId, shift: &Shifted) -> Option<f64> {
+        let (_, found) = self.in_place.get(&shift.knob)?;
+        let is_step = self.is_doubted(task, shift.knob, found) && !shift.place().is_met_by(found);
+        is_step.then(|| found.number().map(|value| shift.share_of(value)))?
     }
 
     /// Knobs that are not where they were left, and are not put back while their task
@@ -308,7 +355,7 @@ impl Run {
             _ if left.drifts >= DRIFTS_MAX => "somebody else keeps turning it".to_owned(),
             _ if self.is_paused(left.task) => format!("{name}, which turned it, is paused"),
             _ if owner.phase.keeps_knobs() => {
-                "it was moved out again, and no step brings it back".to_owned()
+                "something else moved it out, and no step brings it back".to_owned()
             }
             _ => {
                 let phase = format!("{:?}", owner.phase).to_lowercase();
@@ -329,16 +376,12 @@ impl Run {
     ) -> bool {
         let shift = self.state.task(task).shift.filter(|shift| shift.knob == knob);
         let Some(shift) = shift else { return false };
-        let left = self.state.knobs[knob.index()].clone();
-        let is_in_place = match &left {
-            Some(left) => self.is_place(knob, left, found),
-            None => Value::Number(shift.from).is_met_by(found),
-        };
-        if is_in_place {
-            self.in_place.insert(knob, now);
+        if self.is_place_of(task, &shift, found) {
+            self.in_place.insert(knob, (now, found.clone()));
             self.wake(task);
             return true;
         }
+        let left = self.state.knobs[knob.index()].as_ref();
         if left.is_none_or(|left| left.task != task) {
             return false;
         }
@@ -352,7 +395,7 @@ impl Run {
     /// Whether a knob was seen where it was left just now: a step from elsewhere would
     /// be larger than any that health has judged. If not, it is looked at.
     pub(super) fn is_in_place(&mut self, now: Time, task: TaskId, knob: KnobId) -> bool {
-        let seen = self.in_place.get(&knob).copied();
+        let seen = self.in_place.get(&knob).map(|(at, _)| *at);
         let is_new = seen.is_some_and(|at| at <= now && now - at <= IN_PLACE_FOR);
         if !is_new {
             self.look_first(now, task, knob);

@@ -128,9 +128,9 @@ pub struct Run {
     /// How near the nearest condition was to its bound when each task took its
     /// last step. Nobody knows any more after a crash, and steps are careful.
     near_before: Vec<Option<f64>>,
-    /// When a knob that is moved in steps was last seen where it was left.
-    in_place: BTreeMap<KnobId, Time>,
-    /// Knobs that are not where they were left while their task is paused.
+    /// When a knob that is moved in steps was last seen where it was left, and at what value.
+    in_place: BTreeMap<KnobId, (Time, Value)>,
+    /// Knobs that are not where they were left, and are not put back at once.
     away: BTreeMap<KnobId, Value>,
     /// When each task last entered a stage, and how many since then in no time.
     strides: Vec<(Time, usize)>,
@@ -187,6 +187,8 @@ struct Index {
     barriers: BTreeMap<String, Vec<TaskId>>,
     /// Tasks that want something of a budget.
     claimants: Vec<TaskId>,
+    /// Knobs whose values are names.
+    switches: BTreeSet<KnobId>,
 }
 
 impl Index {
@@ -206,7 +208,7 @@ impl Index {
             }
         }
         let claimants = plan.task_ids().filter(|id| !plan.task(*id).budgets.is_empty()).collect();
-        Index { children, watchers, barriers, claimants }
+        Index { children, watchers, barriers, claimants, switches: plan.switches() }
     }
 }
 

@@ -160,18 +160,20 @@ impl Run {
             return false;
         }
         let is_drain = self.plan.direction == Direction::Drain;
-        let waits_only = || self.awaits_sample(now, task).is_none();
         match self.gate(now, task) {
             Gate::Open { .. } => return false,
-            // Only how long it has held is not enough.
-            Gate::Rising { until: None } if is_drain && waits_only() => return false,
-            Gate::Rising { until } => self.rise(task, until),
-            Gate::Closed(Hold::Breach { .. }) if is_drain => {
-                // What is bad may be cured by it; what is not known may be made worse.
-                let Some(condition) = self.unknown_health(now, task) else { return false };
-                self.hold(now, task, Hold::NoData { condition });
+            Gate::Closed(Hold::Breach { .. }) | Gate::Rising { until: None } if is_drain => {
+                // What is bad may be cured by it, and how long it has been good does not matter;
+                // what is not known may be made worse.
+                if let Some(condition) = self.unknown_health(now, task) {
+                    self.hold(now, task, Hold::NoData { condition });
+                } else if self.outdated_health(now, task).is_some() {
+                    self.rise(task, None);
+                } else {
+                    return false;
+                }
             }
-            Gate::Closed(Hold::Limit(_)) if is_drain => return false,
+            Gate::Rising { until } => self.rise(task, until),
             Gate::Closed(why) => self.hold(now, task, why),
         }
         true
@@ -192,8 +194,7 @@ impl Run {
                 (nearness, shift.at_since + wait(&pace, &Expected::default(), circumstances))
             }
             Gate::Rising { .. } => (1.0, shift.at_since + pace.wait_max),
-            // Back is out of the datacenter for a restore: no patience ends that.
-            Gate::Closed(why @ Hold::Limit(_)) => return self.hold(now, task, why),
+            // Of a drain: bad health.
             Gate::Closed(why) => {
                 self.hold(now, task, why);
                 // The first step may be what cures it, as that of a restore.
@@ -217,7 +218,9 @@ impl Run {
         // Neither bad health nor a budget that is used up makes a step smaller than the first:
         // it would never be cured.
         let least = stop_after(shift.at, pace.first);
-        let next = next_stop(&pace, &Expected::default(), &shift, circumstances, None).max(least);
+        let next = self.step_to_repeat(task, &shift).unwrap_or_else(|| {
+            next_stop(&pace, &Expected::default(), &shift, circumstances, None).max(least)
+        });
         self.turn(now, task, shift, next);
     }
 

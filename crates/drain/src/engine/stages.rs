@@ -365,7 +365,9 @@ impl Run {
         let own = self.plan.task(task);
         let before = self.near_before[task.index()].filter(|_| shift.steps > 0);
         let rise = before.map(|before| nearness - before);
-        let next = next_stop(&own.pace, &own.expected, &shift, circumstances, rise);
+        let next = self
+            .step_to_repeat(task, &shift)
+            .unwrap_or_else(|| next_stop(&own.pace, &own.expected, &shift, circumstances, rise));
         self.near_before[task.index()] = Some(nearness);
         self.turn(now, task, shift, next);
     }
@@ -380,6 +382,10 @@ impl Run {
     /// for long: it was bad before anything moved, and where nothing is served a
     /// restore is what cures it. The steps after it are judged as any.
     fn begin_restore(&mut self, now: Time, task: TaskId, shift: Shifted, pace: &Pace, why: Hold) {
+        if let Some(condition) = self.unknown_health(now, task) {
+            // `no_data: fail` makes it bad, and nobody knows how bad.
+            return self.hold(now, task, Hold::NoData { condition });
+        }
         self.hold(now, task, why);
         let Some((since, _)) = self.state.task(task).hold else { return };
         let patient_until = since + pace.patience;
@@ -404,6 +410,8 @@ impl Run {
         // For a restore the way back leads out of its datacenter, to others that may be
         // what is bad: a person decides.
         let is_barred = self.plan.direction == Direction::Restore;
+        // Where something else moved it on to, the way back leads to where nobody asked health.
+        let is_barred = is_barred || shift.is_moved_on();
         if pace.on_breach == OnBreach::Hold || shift.at <= 0.0 || is_barred {
             return;
         }

@@ -97,6 +97,13 @@ impl Left {
     fn new(value: Value, task: TaskId, since: Time) -> Self {
         Left { value, task, since, drifts: 0, drifted: Time(0), drifted_to: None }
     }
+
+    /// Something else moved it. What could not be put back has not stayed anywhere since.
+    fn drift(&mut self, found: &Value, at: Time) {
+        let is_another = at - self.since.max(self.drifted) >= DRIFT_FORGOTTEN_AFTER;
+        self.drifts = if is_another { 1 } else { self.drifts + 1 };
+        (self.drifted, self.drifted_to) = (at, Some(found.clone()));
+    }
 }
 
 /// A record that does not follow from those before it.
@@ -307,16 +314,11 @@ impl State {
             Fact::Drifted { knob, found, .. } => {
                 let left = self.knobs.get_mut(knob.index()).and_then(Option::as_mut);
                 let left = left.ok_or("a knob drifted that was never turned")?;
-                // What could not be put back has not stayed anywhere since.
-                let is_another = at - left.since.max(left.drifted) >= DRIFT_FORGOTTEN_AFTER;
-                left.drifts = match plan.task(left.task).is_final(*knob, &left.value) {
+                left.drift(found, at);
+                if plan.task(left.task).is_final(*knob, &left.value) {
                     // It is not put back: a person has to see to it.
-                    true => DRIFTS_MAX,
-                    false if is_another => 1,
-                    false => left.drifts + 1,
-                };
-                left.drifted = at;
-                left.drifted_to = Some(found.clone());
+                    left.drifts = DRIFTS_MAX;
+                }
                 let owner = left.task;
                 if plan.task(owner).is_fence(*knob) {
                     self.task_mut(owner)?.is_fence_disturbed = true;
@@ -324,28 +326,21 @@ impl State {
             }
             Fact::MovedOut { task, knob, found, .. } => {
                 let state = self.task_mut(*task)?;
+                let leads_in = (plan.direction == Direction::Restore) != state.goes_back();
                 let shift = state.shift.as_mut().filter(|shift| shift.knob == *knob);
                 let shift = shift.ok_or("a knob moved out that is not moved in steps")?;
-                shift.move_to(found.number().ok_or("a knob moved out to a text")?, at);
-                // Perhaps a step of the task did, and nobody heard of it.
-                let is_own = |(own, value): &(KnobId, Value)| own == knob && value.is_met_by(found);
-                let was_own = state.doubted.iter().any(is_own);
-                // Steps of a restore begin where it was moved out to: to bring it back at once
-                // would be one step.
-                let stays = was_own || plan.direction == Direction::Restore;
-                if stays {
-                    shift.brought = shift.at;
-                }
-                if was_own {
-                    state.doubted.retain(|(own, _)| own != knob);
+                let value = found.number().ok_or("a knob moved out to a text")?;
+                match leads_in {
+                    true => shift.begin_at(value, at),
+                    false => shift.move_on(value, at),
                 }
                 state.effect_at = Some(at);
+                // It was left where its last step brought it: that was judged, and is where it
+                // is put back to from further in.
                 let left = self.knobs.get_mut(knob.index()).and_then(Option::as_mut);
                 let left = left.ok_or("a knob moved out that was never turned")?;
+                left.drift(found, at);
                 left.since = at;
-                if stays {
-                    left.value = found.clone();
-                }
             }
             Fact::Astray { knob, found, .. } => {
                 self.astray.push(*knob);

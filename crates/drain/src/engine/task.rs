@@ -172,6 +172,11 @@ impl TaskState {
         self.occasions.iter().find(|(own, _)| *own == self.stage).map(|(_, effect)| *effect)
     }
 
+    /// Whether it is on its way back: its traffic moves the other way.
+    pub fn goes_back(&self) -> bool {
+        matches!(self.phase, Phase::Reverting | Phase::Reverted | Phase::Unreverted)
+    }
+
     /// Somebody asked for more speed.
     pub(super) fn hurry(&mut self) {
         self.haste = self.haste.saturating_add(1);
@@ -211,35 +216,38 @@ impl Shifted {
         self.at.min(self.brought) >= 1.0 - 1e-9
     }
 
-    /// Where the knob is, if something else moved it on.
-    pub(super) fn moved_on_to(&self) -> Option<Value> {
-        (self.at > self.brought + 1e-9).then(|| Value::Number(self.value_at(self.at)))
+    /// Where the knob is.
+    pub fn place(&self) -> Value {
+        Value::Number(self.value_at(self.at))
     }
 
-    /// Whether a value lies between where this task brought the knob and where it is to go.
-    pub(super) fn is_ahead(&self, value: &Value) -> bool {
-        let way = self.to - self.from;
-        let share = value.number().filter(|_| way != 0.0).map(|value| (value - self.from) / way);
-        share.is_some_and(|share| share >= self.brought - 1e-9 && share <= 1.0 + 1e-9)
+    /// Whether something else moved the knob on, and no step has followed it.
+    pub(super) fn is_moved_on(&self) -> bool {
+        self.at > self.brought + 1e-9
     }
 
-    /// Whether a value is further from the goal than where this task brought the knob.
-    pub(super) fn is_behind(&self, value: &Value) -> bool {
-        let way = self.to - self.from;
-        let share = value.number().filter(|_| way != 0.0).map(|value| (value - self.from) / way);
-        share.is_some_and(|share| share < self.brought - 1e-9)
-    }
-
-    /// Something else moved the knob: the step that led here says nothing about the next
-    /// one.
-    pub(super) fn move_to(&mut self, value: f64, at: Time) {
+    /// Something else moved the knob further on its way: steps begin there. It says nothing
+    /// about how large the next may be.
+    pub(super) fn move_on(&mut self, value: f64, at: Time) {
         self.next = self.share_of(value);
-        (self.at, self.at_since) = (self.next, at);
-        self.steps = self.steps.max(1);
+        (self.at, self.at_since, self.step) = (self.next, at, 0.0);
+        // The first step of a task has rights of its own.
+        self.steps = self.steps.max(2);
+    }
+
+    /// Something else moved the knob back: its way begins there.
+    pub(super) fn begin_at(&mut self, value: f64, at: Time) {
+        (self.from, self.at, self.next, self.brought) = (value, 0.0, 0.0, 0.0);
+        (self.at_since, self.step) = (at, 0.0);
+        self.steps = self.steps.max(2);
     }
 
     pub(super) fn arrive(&mut self, at: Time) {
-        self.step = self.next - self.at;
+        // A repair of what something else has moved on is no step.
+        self.step = match self.is_moved_on() {
+            true => (self.next - self.at).max(0.0),
+            false => self.next - self.at,
+        };
         (self.at, self.at_since, self.brought) = (self.next, at, self.next);
         self.steps += 1;
     }

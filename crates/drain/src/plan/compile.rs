@@ -144,6 +144,7 @@ impl<'a, 'p> Compiler<'a, 'p> {
             knobs: std::mem::take(&mut self.knobs),
             conditions: std::mem::take(&mut self.conditions),
         };
+        plan.name_switches();
         plan.fleet = Fleet::unmoved(&plan);
         Some(plan)
     }

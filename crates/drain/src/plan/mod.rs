@@ -495,6 +495,45 @@ impl Plan {
         self.datacenters.iter().position(|own| own.name == self.datacenter)
     }
 
+    /// Knobs whose values are names: fences, and what is promoted behind them.
+    pub fn switches(&self) -> BTreeSet<KnobId> {
+        let of = |task: &Task| {
+            let is_set = |knob: &KnobId| task.goal_of(*knob).is_some();
+            let fences = task.fences.iter().map(|own| own.knob);
+            fences.chain(task.promoted_knob().filter(is_set)).collect::<Vec<_>>()
+        };
+        self.tasks.iter().flat_map(of).collect()
+    }
+
+    /// Takes the values of switches as names.
+    fn name_switches(&mut self) {
+        let switches = self.switches();
+        let name = |value: &mut Value| *value = value.clone().into_name();
+        for task in &mut self.tasks {
+            for stage in &mut task.stages {
+                match &mut stage.kind {
+                    StageKind::Set { knob, to } if switches.contains(knob) => {
+                        let (Goal::Value(to) | Goal::Original(to)) = to;
+                        name(to);
+                    }
+                    StageKind::Verify { knob, to } if switches.contains(knob) => name(to),
+                    _ => {}
+                }
+            }
+            for fence in &mut task.fences {
+                name(&mut fence.closed);
+                fence.open.iter_mut().for_each(name);
+            }
+        }
+    }
+
+    /// How a knob carries traffic into the datacenter of this plan, if it does.
+    pub fn carrier(&self, knob: &Knob) -> Option<&TrafficKnob> {
+        let own = self.own_index()?;
+        let mut knobs = self.traffic.iter().flat_map(|of| &of.datacenters[own].knobs);
+        knobs.find(|carrier| carrier.knob == *knob)
+    }
+
     pub fn task(&self, id: TaskId) -> &Task {
         &self.tasks[id.index()]
     }
@@ -629,13 +668,13 @@ impl Task {
         goals.next_back()
     }
 
-    /// Whether a value of the knob that this task promotes says that some servers have
-    /// changed and some have not: their values, joined by `+`.
+    /// Whether a value of the knob that this task promotes says that its servers differ:
+    /// their values, joined by `+`.
     pub fn is_half_promoted(&self, knob: KnobId, value: &Value) -> bool {
-        let (Some(Value::Text(goal)), Value::Text(text)) = (self.undone_goal(), value) else {
-            return false;
-        };
-        self.undone_knob() == Some(knob) && text != goal && text.split('+').any(|part| part == goal)
+        let (Some(goal), Value::Text(text)) = (self.undone_goal(), value) else { return false };
+        // A name that has a plus sign of its own.
+        let is_goal = goal.is_met_by(value);
+        self.undone_knob() == Some(knob) && !is_goal && text.contains('+')
     }
 
     /// Whether a value closes a fence of this task.

@@ -79,6 +79,21 @@ impl TrafficKnob {
         self.is_legible(value, original) && self.multiplier_from(value, original) == 0.0
     }
 
+    /// Whether a value lets less in than another one: it is nearer to the goal of the
+    /// drain, or past it. `original` is the value before the drain, if it is known here.
+    pub fn is_further_out(&self, value: &Value, than: &Value, original: Option<&Value>) -> bool {
+        let original = self.original.as_ref().or(original).and_then(Value::number);
+        match (value, than, &self.goal) {
+            (Value::Number(found), Value::Number(before), Value::Number(goal)) => {
+                let is_known = |original: &f64| original != goal;
+                let way = goal - original.filter(is_known).unwrap_or(*before);
+                !than.is_met_by(value) && (found - before) * way > 0.0
+            }
+            (_, _, Value::Text(_)) => self.goal.is_met_by(value) && !self.goal.is_met_by(than),
+            _ => false,
+        }
+    }
+
     fn multiplier_from(&self, value: &Value, original: Option<&Value>) -> f64 {
         let original = original.and_then(Value::number);
         match (value, &self.goal, original) {
@@ -158,6 +173,29 @@ mod tests {
         // Small numbers are not lost in the rounding of large ones.
         let small = knob(number(0.0), Some(number(0.002)));
         assert_eq!(small.multiplier(&number(0.001)), 0.5);
+    }
+
+    #[test]
+    fn further_out_is_nearer_to_the_goal_or_past_it() {
+        let number = Value::Number;
+        let text = |text: &str| Value::Text(text.into());
+        let is_out = |own: &TrafficKnob, value: f64, than: f64| {
+            own.is_further_out(&number(value), &number(than), None)
+        };
+        let down = knob(number(0.4), Some(number(1.0)));
+        assert!(is_out(&down, 0.5, 0.8) && is_out(&down, 0.0, 0.4) && is_out(&down, 0.0, 0.2));
+        assert!(!is_out(&down, 0.8, 0.5) && !is_out(&down, 1.0, 0.0) && !is_out(&down, 0.5, 0.5));
+        let up = knob(number(100.0), Some(number(0.0)));
+        assert!(is_out(&up, 60.0, 50.0) && !is_out(&up, 40.0, 50.0));
+        // Nothing says on which side of the goal the traffic is.
+        let unknown = knob(number(0.0), None);
+        assert!(is_out(&unknown, 0.2, 0.5) && !is_out(&unknown, 0.5, 0.0));
+        assert!(unknown.is_further_out(&number(-1.0), &number(0.0), Some(&number(1.0))));
+        let switch = knob(text("maint"), Some(text("ready")));
+        assert!(switch.is_further_out(&text("maint"), &text("ready"), None));
+        assert!(!switch.is_further_out(&text("ready"), &text("maint"), None));
+        assert!(!switch.is_further_out(&text("a=maint,b=ready"), &text("ready"), None));
+        assert!(!down.is_further_out(&text("0"), &number(0.8), None), "that is no value of it");
     }
 
     #[test]

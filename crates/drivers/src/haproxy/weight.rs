@@ -9,9 +9,8 @@ use crate::driver::Accepts;
 use crate::error::{Error, Result};
 
 impl Haproxy {
-    /// The share that was written last, as long as every server stands as near
-    /// to it as its weight allows; otherwise one that shows how far they are
-    /// from it.
+    /// The share that was written last, as long as no server has more, as near as its weight
+    /// allows, and not all have less; otherwise the largest that one has.
     pub(super) async fn read_weight(&self, text: &str, knob: &KnobName) -> Result<f64> {
         let servers = self.servers(knob).await?;
         let written = self.memory().weights.get(text).copied();
@@ -110,16 +109,18 @@ fn read(servers: &[Server], written: Option<f64>) -> Option<f64> {
         return Some(1.0);
     }
     if let Some(written) = written {
-        // Not the mean: two that are off to both sides would hide each other.
-        let off = weighted().filter(|server| server.weight != nearest(server.initial, written));
-        let farthest = off
-            .map(own)
-            .max_by(|one, other| (one - written).abs().total_cmp(&(other - written).abs()));
-        return Some(match farthest {
-            None => written,
-            // Not within the rounding of values, or nobody would notice.
-            Some(share) if Value::Number(written).is_met_by(&Value::Number(share)) => written,
-            Some(share) => share,
+        let is_off = |server: &&Server| server.weight != nearest(server.initial, written);
+        let most = weighted().filter(is_off).map(own).max_by(f64::total_cmp);
+        let are_all_off = weighted().all(|server| is_off(&server));
+        return Some(match most {
+            // One that has more than was written has its traffic back. One that has less does not
+            // say that the others gave theirs up.
+            Some(share) if share > written || are_all_off => {
+                // Not within the rounding of values, or nobody would notice.
+                let is_same = Value::Number(written).is_met_by(&Value::Number(share));
+                if is_same { written } else { share }
+            }
+            _ => written,
         });
     }
     let (now, configured) = weighted().fold((0, 0), |(now, configured), server| {
@@ -179,6 +180,11 @@ mod tests {
         assert_eq!(read(&[server(50, 100), server(2, 3)], Some(0.5)), Some(0.5));
         // One was reset by a reload.
         assert_eq!(read(&[server(50, 100), server(100, 100)], Some(0.5)), Some(1.0));
+        // One was taken out by hand: what the others serve counts.
+        assert_eq!(read(&[server(0, 100), server(50, 100)], Some(0.5)), Some(0.5));
+        assert_eq!(read(&[server(0, 100), server(20, 100)], Some(0.5)), Some(0.2));
+        // A write that failed half-way: the group is not where that was to bring it.
+        assert_eq!(read(&[server(0, 100), server(25, 100)], Some(0.25)), Some(0.25));
         // Off to both sides, in the mean where they should be.
         assert_ne!(read(&[server(0, 100), server(100, 100)], Some(0.5)), Some(0.5));
         assert_eq!(read(&[server(0, 0)], None), Some(0.0));

@@ -133,6 +133,7 @@ pub fn bare_status(run: &store::Run, now: Time, why: String) -> Status {
         next_seq: run.records,
         samples: 0,
         strayed: Vec::new(),
+        touched: Default::default(),
     };
     let (datacenter, direction) = (run.datacenter.clone(), run.direction.clone());
     Unreadable { datacenter, direction, since: now, why }.tell(&mut status);

@@ -1,6 +1,8 @@
 //! What a run leaves behind with its records: what people did, where knobs
 //! stood, how much is drained, and how long tasks took.
 
+use std::collections::BTreeSet;
+
 use drain::engine::{Actor, Effect, Fact, Record, Run, RunOutcome};
 use drain::fleet::Fleet;
 use drain::report::Report;
@@ -171,8 +173,12 @@ pub async fn close(
         let mut away = run.plan().left_behind.iter().filter(|own| !own.is_given_up);
         away.any(|own| matches!(&own.what, Away::Knob { name, .. } if name == knob))
     };
+    // What is elsewhere at the end is not back either, and another restore may bring it.
+    let astray: BTreeSet<String> =
+        run.state().astray.iter().map(|knob| run.plan().knob(*knob).to_string()).collect();
     let known = known.into_iter().map(|original| original.knob);
-    step.forgets_originals = known.filter(|knob| is_back && !is_away(knob)).collect();
+    let is_forgotten = |knob: &String| is_back && !is_away(knob) && !astray.contains(knob);
+    step.forgets_originals = known.filter(is_forgotten).collect();
     step.fences = fences(run, at);
     step.ended = Some((outcome_name(outcome), at.0));
     Ok(())

@@ -335,12 +335,17 @@ impl Drains {
                 wanted.datacenter
             )));
         }
-        // Drivers may have taken their time: whoever began a run meanwhile counts for the limits.
-        let _begins = self.begins.lock().await;
-        self.place(&mut plan).await?;
-        if wanted.mode == Mode::Drill && wanted.direction == Direction::Drain {
-            let limits = plan.fleet.check_limits(&plan, Mode::Drill);
-            limits.map_err(|reached| Refused::Conflict(format!("limit: {reached}")))?;
+        // No limit refuses a restore: it waits neither for drains that are begun nor for the
+        // knobs that they read.
+        let mut _begins = None;
+        if wanted.direction == Direction::Drain {
+            // Drivers may have taken their time: runs that began meanwhile count for the limits.
+            _begins = Some(self.begins.lock().await);
+            self.place(&mut plan).await?;
+            if wanted.mode == Mode::Drill {
+                let limits = plan.fleet.check_limits(&plan, Mode::Drill);
+                limits.map_err(|reached| Refused::Conflict(format!("limit: {reached}")))?;
+            }
         }
         let id = self.open(plan, wanted.by, &wanted.reason, wanted.mode).await?;
         // In a disaster what is a problem else is borne.
@@ -519,6 +524,10 @@ impl Drains {
             let elsewhere = self.fences_elsewhere(id, status.now);
             if !elsewhere.is_empty() {
                 Arc::make_mut(&mut status).needs_person.splice(0..0, elsewhere);
+            }
+            let strayed = self.strayed_since(id, &status.datacenter);
+            if !strayed.is_empty() {
+                Arc::make_mut(&mut status).strayed = strayed;
             }
             return Ok(status);
         }

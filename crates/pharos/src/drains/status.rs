@@ -1,13 +1,13 @@
 //! The state of a run, for people and for machines that watch it. The same types
 //! are what the server sends and what the command line reads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use drain::engine::{ATTEMPTS_MAX, Abort, DRIFTS_MAX, Effect, Hold, Mode, Phase, Run, RunOutcome};
 use drain::report::describe;
 use drain::{
-    Away, Budget, ConditionId, Direction, Eta, Fence, IdleTask, KnobId, LeftBehind, Millis, Plan,
-    StageKind, TaskId, Time, Value, Verdict, forecast, number,
+    Away, Budget, ConditionId, Direction, Eta, Fence, IdleTask, Knob, KnobId, LeftBehind, Millis,
+    Plan, StageKind, TaskId, Time, Value, Verdict, forecast, number,
 };
 use serde::{Deserialize, Serialize};
 use store::RunId;
@@ -56,8 +56,12 @@ pub struct Status {
     /// How many of the records are measured values, which decide nothing.
     #[serde(default)]
     pub samples: u64,
-    /// Of a run that is over: knobs that are not where it left them any more.
+    /// Knobs that are not where a drain left them any more: of a run that is over, or that
+    /// has not come to them yet.
     pub strayed: Vec<Strayed>,
+    /// Knobs that the run has looked at to set them, or has set.
+    #[serde(skip)]
+    pub touched: BTreeSet<Knob>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -219,10 +223,12 @@ pub struct DriftStatus {
     /// It is put back when its task is not paused any more.
     #[serde(default)]
     pub waits_for_resume: bool,
-    /// Something else moved it out again after a restore brought it in: no step brings it
-    /// back.
+    /// Something else moved it out of the datacenter: no step brings it back.
     #[serde(default)]
     pub stays_out: bool,
+    /// The same while its task moves it in steps: the next one begins there.
+    #[serde(default)]
+    pub steps_follow: bool,
 }
 
 /// What was looked at in vain, and why.
@@ -269,6 +275,7 @@ impl Status {
             next_seq: state.next_seq,
             samples: u64::from(state.samples) + u64::from(state.changes),
             strayed: Vec::new(),
+            touched: touched(run),
         };
         if status.outcome.is_none() {
             status.needs_person = needs(run, &status);
@@ -311,6 +318,14 @@ impl Status {
         self.eta = Eta::Unknown { why: "nothing can be written".into() };
         self.stands_still = Some(why);
     }
+}
+
+fn touched(run: &Run) -> BTreeSet<Knob> {
+    let (plan, state) = (run.plan(), run.state());
+    let found = state.tasks.iter().flat_map(|task| task.origins.iter().map(|(knob, _)| *knob));
+    let left = state.knobs.iter().enumerate().filter(|(_, left)| left.is_some());
+    let left = left.map(|(at, _)| KnobId(at as u32));
+    found.chain(left).map(|knob| plan.knob(knob).clone()).collect()
 }
 
 impl TaskStatus {
@@ -532,9 +547,9 @@ fn condition(
 
 /// Knobs that were found elsewhere lately, the latest first.
 fn drifts(run: &Run, now: Time) -> Vec<DriftStatus> {
-    let knobs = run.plan().knobs.iter().zip(&run.state().knobs);
+    let knobs = run.plan().knobs.iter().zip(&run.state().knobs).enumerate();
     let mut drifts: Vec<DriftStatus> = knobs
-        .filter_map(|(knob, left)| {
+        .filter_map(|(at, (knob, left))| {
             let left = left.as_ref().filter(|left| left.drifts > 0)?;
             let promoted = run.plan().task(left.task).undone_knob();
             let contested = left.drifts >= DRIFTS_MAX;
@@ -549,6 +564,7 @@ fn drifts(run: &Run, now: Time) -> Vec<DriftStatus> {
                 is_promoted: promoted.is_some_and(|own| run.plan().knob(own) == knob),
                 waits_for_resume: false,
                 stays_out: false,
+                steps_follow: run.has_moved_out(KnobId(at as u32)),
             })
         })
         .collect();
@@ -556,6 +572,8 @@ fn drifts(run: &Run, now: Time) -> Vec<DriftStatus> {
         let Some(left) = run.state().knobs[knob.index()].as_ref() else { continue };
         let name = run.plan().knob(knob).to_string();
         drifts.retain(|own| own.knob != name);
+        // What is further out stays, whatever becomes of the pause.
+        let stays_out = run.stays_out(knob, found);
         drifts.push(DriftStatus {
             knob: name,
             task: run.plan().task(left.task).name.clone(),
@@ -565,8 +583,9 @@ fn drifts(run: &Run, now: Time) -> Vec<DriftStatus> {
             last: now,
             contested: false,
             is_promoted: false,
-            waits_for_resume: run.is_paused(left.task),
-            stays_out: !run.is_paused(left.task),
+            waits_for_resume: !stays_out && run.is_paused(left.task),
+            stays_out,
+            steps_follow: false,
         });
     }
     drifts.sort_by_key(|drift| std::cmp::Reverse((drift.contested, drift.last)));

@@ -150,7 +150,7 @@ impl Drains {
         datacenter: &str,
         share: f64,
     ) -> Result<Option<Strays>, Refused> {
-        let Some(newest) = self.newest_closed(datacenter).await? else { return Ok(None) };
+        let Some(newest) = self.newest(datacenter).await? else { return Ok(None) };
         let Some(own) = fleet::recorded(&self.world, datacenter).await? else { return Ok(None) };
         // The share is by the last run, which may have found everything open again.
         if share <= 0.0 && !own.keeps_any() {
@@ -158,22 +158,50 @@ impl Drains {
             return Ok(None);
         }
         let drifted = self.drifted(&own).await;
+        if newest.outcome.is_none() {
+            return self.not_touched_yet(newest.id, &own, drifted).await;
+        }
+        let newest = newest.id;
         let position = fleet::position(&self.world, &own.plan, None).await?;
         let share = own.plan.own_index();
         let share = share.map_or(0.0, |at| position.drained_share(&own.plan, at, 0.0));
         // A run that began meanwhile writes them itself.
-        if own.newest != newest || self.newest_closed(datacenter).await? != Some(newest) {
+        let still = self.newest(datacenter).await?.map(|run| run.id);
+        if own.newest != newest || still != Some(newest) {
             return Ok(None);
         }
         let knobs = self.see_to(datacenter, &own, drifted).await?;
         Ok(Some(Strays { newest, knobs, share }))
     }
 
-    /// The newest run about a datacenter, unless it goes on.
-    async fn newest_closed(&self, datacenter: &str) -> Result<Option<RunId>, Refused> {
+    /// The newest run about a datacenter.
+    async fn newest(&self, datacenter: &str) -> Result<Option<store::Run>, Refused> {
         let of = Filter { datacenter: Some(datacenter), ..Filter::default() };
-        let newest = self.world.store.runs(of, 1).await?.pop();
-        Ok(newest.filter(|run| run.outcome.is_some()).map(|run| run.id))
+        Ok(self.world.store.runs(of, 1).await?.pop())
+    }
+
+    /// What drifted of a drained datacenter while a run about it is open that has not come
+    /// to it, such as a restore that waits for an approval: nothing puts it back meanwhile,
+    /// and people are told.
+    async fn not_touched_yet(
+        &self,
+        open: RunId,
+        own: &Recorded,
+        drifted: Vec<Drifted>,
+    ) -> Result<Option<Strays>, Refused> {
+        // Another server that drives it tells what it left, and touches.
+        let Some(handle) = self.driven().get(&open).cloned() else { return Ok(None) };
+        let touched = handle.status.borrow().touched.clone();
+        let position = fleet::position(&self.world, &own.plan, None).await?;
+        let share = own.plan.own_index();
+        let share = share.map_or(0.0, |at| position.drained_share(&own.plan, at, 0.0));
+        let why = format!(
+            "run {open} is open and has not come to it; accepted: `abort --run {open}`, after which \
+             keep_drained applies, or what the run waits for"
+        );
+        let rest = drifted.into_iter().filter(|own| !touched.contains(&own.knob));
+        let knobs = rest.map(|own| own.strayed(why.clone(), false)).collect();
+        Ok(Some(Strays { newest: open, knobs, share }))
     }
 
     /// What cannot be read now is not known to be elsewhere.
@@ -441,6 +469,10 @@ fn keeper_of<'r>(own: &'r Recorded, drifted: &Drifted) -> Result<&'r Kept, Strin
     if !fleet::is_traffic(&kept.plan, &drifted.knob) {
         let why = "it carries no traffic: a primary or its fence is set by a procedure alone";
         return Err(why.into());
+    }
+    let carrier = kept.plan.carrier(&drifted.knob);
+    if carrier.is_some_and(|own| own.is_further_out(&drifted.found, &drifted.left, None)) {
+        return Err("it lets less in than the drain left, and nothing is brought in at once".into());
     }
     match (keeper, own.given_up.filter(|run| kept.run < *run)) {
         (Some(kept), _) => Ok(kept),

@@ -1,7 +1,7 @@
 //! What is done behind a fence is done on what was seen behind it: not on what was
 //! seen before a try in vain, a crash, or a person who opened the fence meanwhile.
 
-use super::promotion::{BACK, DB, Pair, pair, text};
+use super::promotion::{BACK, DB, Pair, pair, pair_of, text};
 use super::*;
 use crate::runbook::Library;
 
@@ -241,18 +241,63 @@ fn a_fence_is_not_lifted_after_something_else_promoted() {
 #[test]
 fn a_promotion_does_not_begin_while_its_servers_differ() {
     let mut pair = pair("");
-    pair.world.knobs[pair.primary.index()] = text("east+west");
     pair.lag(0.0);
-    pair.world.passes(Millis(20_000));
-    assert_eq!(pair.sets(), [""; 0]);
-    let held = pair.world.run.state().task(DB).hold.clone();
-    assert!(
-        matches!(held, Some((_, Hold::Unreadable { knob })) if knob == pair.primary),
-        "{held:?}"
-    );
+    // Whether the one to be promoted is among them or not.
+    for differ in ["east+west", "east+south"] {
+        pair.world.knobs[pair.primary.index()] = text(differ);
+        pair.world.passes(Millis(20_000));
+        assert_eq!(pair.sets(), [""; 0]);
+        let held = pair.world.run.state().task(DB).hold.clone();
+        assert!(
+            matches!(held, Some((_, Hold::Unreadable { knob })) if knob == pair.primary),
+            "{held:?}"
+        );
+    }
     pair.world.knobs[pair.primary.index()] = text("east");
     pair.promoted();
     assert_eq!(pair.world.run.state().task(DB).origin(pair.primary), Some(&text("east")));
+    pair.world.check_replay();
+}
+
+/// Names of servers that look like numbers with a fraction, such as the end of an address.
+#[test]
+fn servers_with_names_that_are_nearly_the_same_number_are_told_apart() {
+    let mut pair = pair_of("", "10.52");
+    let primary = pair.primary;
+    pair.world.knobs[primary.index()] = Value::Number(10.51);
+    pair.world.broken.insert(primary, failed("not now"));
+    pair.lag(0.0);
+    pair.world.until("it gives up", |world| world.phase(DB) == Phase::Failed);
+    pair.world.check_replay();
+    let mut pair = pair_of("", "10.52");
+    pair.world.knobs[primary.index()] = Value::Number(10.51);
+    pair.lag(0.0);
+    pair.world.until("it is promoted", |world| world.knobs[primary.index()] == text("10.52"));
+    pair.world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+    pair.world.check_replay();
+}
+
+/// A fence that cannot be read may be opened and closed again, and acknowledge writes
+/// meanwhile.
+#[test]
+fn a_fence_that_could_not_be_read_begins_again() {
+    let mut pair = pair("");
+    pair.lag(4000.0);
+    pair.fenced();
+    let fence = pair.fence;
+    pair.world.unreadable.insert(fence);
+    pair.lag(0.0);
+    pair.world.passes(Millis(10_000));
+    assert_eq!(pair.at(pair.primary), "east");
+    // A person opened it, 22 writes were acknowledged, and closed it again; the sample of
+    // before is the newest there is.
+    pair.world.exporter_died = Some(pair.world.now);
+    pair.world.now = pair.world.now + Millis(100);
+    pair.world.unreadable.clear();
+    pair.world.passes(Millis(10_000));
+    assert_eq!(pair.at(pair.primary), "east", "by a sample from before the fence was read");
+    pair.world.exporter_died = None;
+    pair.promoted();
     pair.world.check_replay();
 }
 
@@ -405,7 +450,7 @@ fn what_a_person_moved_out_after_its_task_is_told_and_not_brought_back() {
     world.values[0] = Some(0.1);
     world.until("it is over", |world| world.outcome().is_some());
     assert_eq!(world.knobs[0], Value::Number(0.0));
-    let is_told = |record: &Record| matches!(&record.fact, Fact::Astray { knob: KnobId(0), why, .. } if why.contains("moved out"));
+    let is_told = |record: &Record| matches!(&record.fact, Fact::Astray { knob: KnobId(0), why, .. } if why.contains("moved it out"));
     assert!(world.log.iter().any(is_told));
     world.check_replay();
 }

@@ -393,21 +393,28 @@ fn what_was_moved_by_hand_is_judged_by_samples_taken_after_that() {
     world.check_replay();
 }
 
-/// Past the goal of the runbook, or back to where it came from, is drift.
+/// Past the goal of the runbook: it stays out until health allows the step to the goal.
 #[test]
-fn a_knob_that_is_moved_past_its_goal_is_put_back() {
+fn a_knob_that_is_moved_past_its_goal_stays_there_while_health_is_bad() {
     let mut sketch = Sketch::new();
+    let errors = sketch.below("errors", 1.0);
     sketch.shift("web", &[]);
+    sketch.last().health = vec![errors];
     let StageKind::Shift { knob, .. } = sketch.last().stages[0].kind else { unreachable!() };
     let to = Goal::Value(Value::Number(0.4));
     sketch.last().stages[0].kind = StageKind::Shift { knob, to };
     let mut world = World::open(sketch);
     world.until("it began", |world| world.knobs[0].number() <= Some(0.8));
+    world.values[0] = Some(99.0);
+    world.passes(Millis::from_secs(5));
     world.knobs[0] = Value::Number(0.0);
     world.pass();
     world.sweep();
-    assert!(world.knobs[0].number() >= Some(0.4), "{:?}", world.knobs[0]);
+    world.passes(Millis::from_secs(60));
+    assert_eq!(world.knobs[0], Value::Number(0.0));
+    world.values[0] = Some(0.1);
     world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+    assert_eq!(world.knobs[0], Value::Number(0.4));
     world.check_replay();
 }
 

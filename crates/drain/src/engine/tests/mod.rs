@@ -7,6 +7,7 @@ mod effects;
 mod fences;
 mod forecasts;
 mod knobs;
+mod moved_out;
 mod promotion;
 mod reports;
 mod tasks;

@@ -17,7 +17,7 @@ drain:
     template: Promote
     with:
       knob: db:primary
-      to: west
+      to: WEST
       fence: db:fence/east
       nearly_caught_up: {name: lag, query: lag, at_most: 5000, no_data: block}
       BACK
@@ -59,7 +59,13 @@ pub(super) struct Pair {
 
 /// A primary in east with a replica in west that is far behind.
 pub(super) fn pair(back: &str) -> Pair {
-    let files = [("db.yaml", SERVICE.replace("BACK", back)), ("east.yaml", EVACUATION.into())];
+    pair_of(back, "west")
+}
+
+/// The same with another name of what is promoted.
+pub(super) fn pair_of(back: &str, west: &str) -> Pair {
+    let service = SERVICE.replace("BACK", back).replace("WEST", west);
+    let files = [("db.yaml", service), ("east.yaml", EVACUATION.into())];
     let files = files.map(|(name, text)| (name.to_owned(), text)).to_vec();
     let library = Library::new(files);
     assert!(library.is_sound(), "{:?}", library.problems());

@@ -3,7 +3,7 @@
 
 use super::fleet::{AT_ONCE, DATACENTERS, Site, web};
 use super::*;
-use drain::engine::RunOutcome;
+use drain::engine::{Phase, RunOutcome};
 
 const ANY_SHARE: &str = "limits: {drained_max: 100%}";
 
@@ -70,6 +70,15 @@ async fn a_service_without_knobs_is_gone_until_a_restore_had_it() {
     let reasons: Vec<_> = status.tasks.iter().map(|own| (&*own.name, &own.reason)).collect();
     assert!(matches!(&reasons[..], [("web.shift", Some(_)), ("jobs.start", None)]), "{reasons:?}");
     completes(&site, "south", Direction::Drain, Mode::Drill).await;
+}
+
+#[tokio::test]
+async fn a_restore_does_not_wait_for_drains_that_are_begun() {
+    let site = Site::start(3, &web(AT_ONCE, ""), ANY_SHARE).await;
+    site.drained("east", Mode::Drill).await;
+    // As while a drain waits for knobs that do not respond.
+    let _begun = site.drains.begins.lock().await;
+    completes(&site, "east", Direction::Restore, Mode::Drill).await;
 }
 
 #[tokio::test]
@@ -186,6 +195,77 @@ async fn a_restore_that_moved_nothing_ends_no_kept_drain() {
     assert_eq!(site.weight("east"), 1.0);
     site.drains.look_between_runs().await.unwrap();
     assert_eq!(site.newest().await.id, back);
+}
+
+/// What a person took out of a datacenter that burns is not brought back: neither at once
+/// nor by anything but a restore.
+#[tokio::test]
+async fn what_a_person_moved_out_after_a_drain_is_not_brought_back() {
+    let slow = "{first: 40%, step_max: 40%, adaptive: false, wait: 1h, wait_max: 1h}";
+    let site = Site::start(2, &web(slow, ""), "keep_drained: always").await;
+    let drain = site.begin("east", Direction::Drain, Mode::Disaster).await.unwrap();
+    until(async || site.weight("east") == 0.6).await;
+    site.say(drain, "ann", Verb::Abort { how: Abort::Hold }).await;
+    site.over(drain).await;
+    site.set("east", "0");
+    for _ in 0..3 {
+        site.drains.look_between_runs().await.unwrap();
+    }
+    assert_eq!(site.newest().await.id, drain, "no run puts it back");
+    assert_eq!(site.weight("east"), 0.0);
+    let strayed = site.drains.status(drain).await.unwrap().strayed.clone();
+    assert!(strayed[0].why.contains("lets less in than the drain left"), "{strayed:?}");
+}
+
+/// A reload that brings traffic back while a restore waits for its first step is told.
+#[tokio::test]
+async fn what_comes_back_while_a_restore_waits_is_told() {
+    let asking = web(AT_ONCE, "").replace(
+        "restore:\n  shift:\n",
+        "restore:\n  ask: {template: Approval, with: {question: \"Now?\"}}\n  shift:\n    \
+         after: [ask]\n",
+    );
+    let site = Site::start(2, &asking, "keep_drained: always").await;
+    site.drained("east", Mode::Disaster).await;
+    let back = site.begin("east", Direction::Restore, Mode::Drill).await.unwrap();
+    site.set("east", "1");
+    site.drains.look_between_runs().await.unwrap();
+    let strayed = site.drains.status(back).await.unwrap().strayed.clone();
+    assert!(strayed[0].why.contains(&format!("run {back} is open")), "{strayed:?}");
+    let metric = "pharos_drain_knobs_strayed{datacenter=\"east\"}";
+    assert_eq!(site.metric(metric).await, Some(1.0));
+    assert_eq!(site.metric("pharos_drain_share{datacenter=\"east\"}").await, Some(0.0));
+    // Aborted, it is kept drained again.
+    site.say(back, "ann", Verb::Abort { how: Abort::Hold }).await;
+    site.over(back).await;
+    until(async || site.weight("east") == 0.0).await;
+}
+
+/// A restore that ended while a person had moved a knob out again leaves its original.
+#[tokio::test]
+async fn what_was_moved_out_during_a_restore_is_brought_back_by_another_one() {
+    let asking = web(AT_ONCE, "").replace(
+        "restore:\n  shift:\n",
+        "restore:\n  ask:\n    template: Approval\n    with: {question: \"Done?\"}\n    \
+         after: [shift]\n  shift:\n",
+    );
+    let site = Site::start(2, &asking, "").await;
+    site.drained("east", Mode::Drill).await;
+    let back = site.begin("east", Direction::Restore, Mode::Drill).await.unwrap();
+    until(async || site.weight("east") == 1.0).await;
+    let is_done = async || {
+        let status = site.drains.status(back).await.unwrap();
+        status.tasks.iter().any(|own| own.name == "web.shift" && own.phase == Phase::Done)
+    };
+    until(is_done).await;
+    site.set("east", "0");
+    site.say(back, "ann", Verb::Approve { task: "web.ask".into() }).await;
+    assert_eq!(site.over(back).await, Some(RunOutcome::Completed));
+    assert_eq!(site.weight("east"), 0.0);
+    let again = site.begin("east", Direction::Restore, Mode::Drill).await.unwrap();
+    until(async || site.weight("east") == 1.0).await;
+    site.say(again, "ann", Verb::Approve { task: "web.ask".into() }).await;
+    assert_eq!(site.over(again).await, Some(RunOutcome::Completed));
 }
 
 /// Neither many runs that moved nothing nor a restore that did not have the knob end it.

@@ -597,7 +597,10 @@ impl Writer<'_> {
         let ago = secs(self.status.now - drift.last);
         let times = if drift.times == 1 { "once".into() } else { format!("{} times", drift.times) };
         let then = match (drift.is_promoted, drift.contested) {
-            _ if drift.stays_out => "stays; set it by hand, or drain and restore anew".to_owned(),
+            _ if drift.stays_out => "stays out; set it by hand, or `restore` again".to_owned(),
+            (_, false) if drift.steps_follow => {
+                format!("{times}, last {ago} ago; stays, and steps begin there")
+            }
             _ if drift.waits_for_resume => "set back when it is resumed".to_owned(),
             (true, _) => format!("{ago} ago; to promote again takes a person"),
             (_, true) => format!("{times}, last {ago} ago; not set back any more"),
@@ -772,11 +775,14 @@ impl Writer<'_> {
 
     fn strayed(&self) -> Section {
         let strayed = &self.status.strayed;
-        let title = format!("not at the value that the run left: {}", strayed.len());
+        let title = format!("not at the value that a drain left: {}", strayed.len());
         let mut section = Section::new(Style::Alarm, title, "that are not");
         let line = |own: &Strayed| {
             let text = format!("{}, was left at {}", position(&own.found), position(&own.left));
-            let todo = format!("`drain {}` sets them again", self.status.datacenter);
+            let todo = match self.status.outcome {
+                Some(_) => format!("`drain {}` sets them again", self.status.datacenter),
+                None => own.why.clone(),
+            };
             self.item(self.mark("✗", Style::Bad, &own.knob), &text, Style::Plain, &todo)
         };
         section.items = strayed.iter().map(line).collect();

@@ -336,7 +336,9 @@ fn a_run_that_cannot_be_read_says_so_and_how_to_close_it() {
 
 #[test]
 fn a_status_is_read_as_it_was_written() {
-    for status in [early(), troubled(), paused(), reverting(), over()] {
+    for mut status in [early(), troubled(), paused(), reverting(), over()] {
+        // The server keeps it for itself.
+        status.touched.clear();
         let json = serde_json::to_value(&status).unwrap();
         assert_eq!(serde_json::from_value::<Status>(json).unwrap(), status);
     }

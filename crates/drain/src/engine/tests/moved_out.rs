@@ -1,0 +1,293 @@
+//! What something else moves out of a datacenter stays out, whatever the task that moves
+//! the knob is doing: a run brings traffic in by steps alone, and steps ask health.
+
+use super::*;
+
+const BAD: Option<f64> = Some(99.0);
+const GOOD: Option<f64> = Some(0.1);
+
+/// A restore of one knob from a value to 1.
+fn restore(from: f64) -> World {
+    let mut sketch = Sketch::new();
+    let errors = sketch.below("errors", 1.0);
+    sketch.shift("web", &[]);
+    sketch.last().health = vec![errors];
+    let StageKind::Shift { to, .. } = &mut sketch.last().stages[0].kind else { unreachable!() };
+    *to = Goal::Value(Value::Number(1.0));
+    sketch.plan.direction = Direction::Restore;
+    sketch.plan.traffic[0].datacenters[0].knobs = vec![TrafficKnob {
+        knob: sketch.plan.knobs[0].clone(),
+        goal: Value::Number(0.0),
+        original: Some(Value::Number(1.0)),
+    }];
+    let mut world = World::open(sketch);
+    // The look that the first task asks for is answered by the next event.
+    world.knobs[0] = Value::Number(from);
+    world
+}
+
+/// Something else sets a knob, and the run sees it.
+fn set(world: &mut World, value: f64) {
+    world.knobs[0] = Value::Number(value);
+    world.pass();
+    world.sweep();
+}
+
+/// Passes time with looks at everything; the knob stays where it is.
+#[track_caller]
+fn stays(world: &mut World, value: f64) {
+    for _ in 0..12 {
+        world.passes(Millis::from_secs(5));
+        world.sweep();
+    }
+    assert_eq!(world.knobs[0], Value::Number(value), "{:?}", world.writes(KnobId(0)));
+}
+
+/// The largest step in, by the writes since so many.
+fn largest_step_in(world: &World, since: usize, from: f64) -> f64 {
+    let writes = world.writes(KnobId(0));
+    let (mut at, mut largest) = (from, 0.0f64);
+    for to in &writes[since..] {
+        largest = largest.max(to - at);
+        at = *to;
+    }
+    largest
+}
+
+#[test]
+fn on_the_way_back_of_a_drain_it_stays_and_comes_back_in_small_steps() {
+    let (mut world, ..) = watched(OnBreach::Hold);
+    world.until("it is nearly out", |world| world.knobs[0].number() <= Some(0.2));
+    world.say(Command::Abort { how: Abort::Revert });
+    world.until("it comes back", |world| world.knobs[0].number() >= Some(0.6));
+    world.values[0] = BAD;
+    world.exporter_died = Some(world.now);
+    set(&mut world, 0.0);
+    stays(&mut world, 0.0);
+    let writes = world.writes(KnobId(0)).len();
+    (world.values[0], world.exporter_died) = (GOOD, None);
+    world.until("it is back", |world| world.outcome() == Some(RunOutcome::Reverted));
+    assert_eq!(world.knobs[0], Value::Number(1.0));
+    let first = world.writes(KnobId(0))[writes];
+    assert!(first <= PACE.first + 1e-9, "{first}");
+    assert!(largest_step_in(&world, writes, 0.0) <= PACE.step_max + 1e-9);
+    world.check_replay();
+}
+
+#[test]
+fn what_was_reverted_and_is_moved_out_again_is_told_and_stays() {
+    let mut sketch = Sketch::new();
+    sketch.shift("web", &[]);
+    sketch.shift("api", &[]);
+    let mut world = World::open(sketch);
+    world.until("both began", |world| world.knobs.iter().all(|knob| knob.number() <= Some(0.6)));
+    // The other one cannot be put back for now, and the run stays open.
+    world.broken.insert(KnobId(1), Ended::Failed { why: "not now".into() });
+    world.say(Command::Abort { how: Abort::Revert });
+    world.until("web is back", |world| world.phase(TaskId(0)) == Phase::Reverted);
+    assert_eq!(world.outcome(), None);
+    let writes = world.writes(KnobId(0)).len();
+    set(&mut world, 0.0);
+    assert_eq!(world.run.away().collect::<Vec<_>>(), [(KnobId(0), &Value::Number(0.0))]);
+    world.broken.clear();
+    world.until("it is over", |world| world.outcome().is_some());
+    assert_eq!(world.writes(KnobId(0)).len(), writes);
+    assert_eq!(world.knobs[0], Value::Number(0.0));
+    world.check_replay();
+}
+
+/// The way back of a restore leads out: what was moved further out is on its way.
+#[test]
+fn on_the_way_back_of_a_restore_it_is_not_brought_in() {
+    let mut world = restore(0.0);
+    world.until("it is half-way", |world| world.knobs[0].number() >= Some(0.5));
+    world.say(Command::Abort { how: Abort::Revert });
+    world.values[0] = BAD;
+    world.passes(Millis::from_secs(5));
+    let writes = world.writes(KnobId(0)).len();
+    set(&mut world, 0.0);
+    stays(&mut world, 0.0);
+    world.values[0] = GOOD;
+    world.until("it is over", |world| world.outcome() == Some(RunOutcome::Reverted));
+    assert!(world.writes(KnobId(0))[writes..].iter().all(|to| *to == 0.0));
+    world.check_replay();
+}
+
+/// Below where the restore began, too: the next step is a first one, and not a share of the
+/// whole way.
+#[test]
+fn below_where_a_restore_began_steps_are_small_again() {
+    for (from, at) in [(0.3, 0.6), (0.0, 0.5)] {
+        let mut world = restore(from);
+        world.until("it is half-way", |world| world.knobs[0].number() >= Some(at));
+        world.values[0] = BAD;
+        world.passes(Millis::from_secs(5));
+        let writes = world.writes(KnobId(0)).len();
+        set(&mut world, 0.0);
+        stays(&mut world, 0.0);
+        world.values[0] = GOOD;
+        world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+        let first = world.writes(KnobId(0))[writes];
+        assert!(first <= PACE.first + 1e-9, "{first} from {from}");
+        assert!(largest_step_in(&world, writes, 0.0) <= PACE.step_max + 1e-9);
+        world.check_replay();
+    }
+}
+
+/// Also where nothing was to do: a reload had opened it before the restore began.
+#[test]
+fn what_was_in_its_place_when_a_restore_began_is_not_brought_back_either() {
+    for from in [1.0, 0.999] {
+        let mut sketch = Sketch::new();
+        let errors = sketch.below("errors", 1.0);
+        for name in ["web", "api"] {
+            sketch.shift(name, &[]);
+            sketch.last().health = vec![errors];
+            let StageKind::Shift { to, .. } = &mut sketch.last().stages[0].kind else {
+                unreachable!()
+            };
+            *to = Goal::Value(Value::Number(1.0));
+        }
+        sketch.last().after = vec![TaskId(0)];
+        sketch.plan.direction = Direction::Restore;
+        sketch.plan.traffic[0].datacenters[0].knobs = vec![TrafficKnob {
+            knob: sketch.plan.knobs[0].clone(),
+            goal: Value::Number(0.0),
+            original: Some(Value::Number(1.0)),
+        }];
+        let mut world = World::open(sketch);
+        world.knobs = vec![Value::Number(from), Value::Number(0.0)];
+        world.until("web is done", |world| world.phase(TaskId(0)) == Phase::Done);
+        world.values[0] = BAD;
+        set(&mut world, 0.0);
+        stays(&mut world, 0.0);
+    }
+}
+
+#[test]
+fn neither_back_off_nor_revert_brings_it_back() {
+    for on_breach in [OnBreach::BackOff, OnBreach::Revert] {
+        let (mut world, ..) = watched(on_breach);
+        world.until("it began", |world| world.knobs[0].number() <= Some(0.8));
+        // Before its patience is over, or it would be on its way back by itself.
+        world.values[0] = BAD;
+        world.pass();
+        set(&mut world, 0.0);
+        stays(&mut world, 0.0);
+        world.values[0] = GOOD;
+        world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+        world.check_replay();
+    }
+}
+
+/// A person who keeps setting a knob has it: the task is held, and says so.
+#[test]
+fn who_keeps_moving_it_is_contested() {
+    let mut world = restore(0.0);
+    world.until("it began", |world| world.knobs[0].number() >= Some(0.3));
+    for _ in 0..2 * DRIFTS_MAX {
+        set(&mut world, 0.0);
+        world.passes(Millis::from_secs(2));
+    }
+    let held = world.run.state().task(TaskId(0)).hold.clone();
+    assert!(matches!(held, Some((_, Hold::Contested { .. }))), "{held:?}");
+    set(&mut world, 0.0);
+    stays(&mut world, 0.0);
+    world.say(Command::Resume { task: Some(TaskId(0)) });
+    world.until("it goes on", |world| world.outcome() == Some(RunOutcome::Completed));
+    world.check_replay();
+}
+
+/// One wrong read of a restore moves nothing, neither in nor out.
+#[test]
+fn one_wrong_read_of_a_restore_moves_nothing() {
+    let mut world = restore(0.0);
+    world.until("it is half-way", |world| world.knobs[0].number() >= Some(0.5));
+    world.values[0] = BAD;
+    world.passes(Millis::from_secs(5));
+    let (at, writes) = (world.knobs[0].clone(), world.writes(KnobId(0)).len());
+    let found = Ok(Value::Number(0.0));
+    world.event(Event::Looked { knob: KnobId(0), asked: world.now, found });
+    for _ in 0..12 {
+        world.passes(Millis::from_secs(5));
+        world.sweep();
+    }
+    assert_eq!((world.knobs[0].clone(), world.writes(KnobId(0)).len()), (at, writes));
+    world.values[0] = GOOD;
+    world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+    world.check_replay();
+}
+
+/// Some servers of a group may be there and some not: a step that failed is done again,
+/// whatever is read.
+#[test]
+fn a_step_that_failed_is_written_again_although_its_value_is_read() {
+    for is_last in [false, true] {
+        let (mut world, ..) = watched(OnBreach::Hold);
+        let least = if is_last { 0.45 } else { 0.8 };
+        world.until("it is on its way", |world| world.knobs[0].number() <= Some(least));
+        let writes = world.writes(KnobId(0)).len();
+        world.broken.insert(KnobId(0), Ended::Failed { why: "three of ten are set".into() });
+        world.until("a step fails", |world| world.writes(KnobId(0)).len() > writes);
+        let step = *world.writes(KnobId(0)).last().unwrap();
+        world.knobs[0] = Value::Number(step);
+        world.pass();
+        world.sweep();
+        world.broken.clear();
+        let writes = world.writes(KnobId(0)).len();
+        world.until("it is written again", |world| world.writes(KnobId(0)).len() > writes);
+        assert_eq!(world.writes(KnobId(0))[writes], step);
+        world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+        assert!(world.writes(KnobId(0)).windows(2).all(|pair| pair[1] <= pair[0]));
+        world.check_replay();
+    }
+}
+
+/// Two tasks with one knob: who comes second begins where the first has left it.
+#[test]
+fn a_step_begins_where_the_knob_is_although_another_task_left_it_there() {
+    let mut sketch = Sketch::new();
+    let errors = sketch.below("errors", 1.0);
+    sketch.shift("web", &[]);
+    let mut stages = sketch.last().stages.clone();
+    stages[0].kind = StageKind::Shift { knob: KnobId(0), to: Goal::Value(Value::Number(0.0)) };
+    sketch.task("api", &[], stages);
+    sketch.last().health = vec![errors];
+    let mut world = World::open(sketch);
+    world.values[0] = BAD;
+    world.until("web is done", |world| world.phase(TaskId(0)) == Phase::Done);
+    world.values[0] = GOOD;
+    world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+    let writes = world.writes(KnobId(0));
+    assert!(writes.windows(2).all(|pair| pair[1] <= pair[0]), "{writes:?}");
+    world.check_replay();
+}
+
+/// Traffic comes back to where nobody looks: the way back of a drain waits for samples from
+/// after each of its steps, good or bad, and `no_data: fail` does not make them known.
+#[test]
+fn the_way_back_of_a_drain_waits_for_newer_samples() {
+    for (no_data, value) in
+        [(NoData::Block, GOOD), (NoData::Block, Some(1.5)), (NoData::Fail, GOOD)]
+    {
+        let mut sketch = Sketch::new();
+        let errors = sketch.below("errors", 1.0);
+        sketch.plan.conditions[0].no_data = no_data;
+        sketch.shift("web", &[]);
+        sketch.last().health = vec![errors];
+        let mut world = World::open(sketch);
+        world.until("it is half-way", |world| world.knobs[0].number() <= Some(0.6));
+        world.passes(Millis(500));
+        world.values[0] = value;
+        world.passes(Millis(500));
+        world.exporter_died = Some(world.now);
+        world.say(Command::Abort { how: Abort::Revert });
+        let writes = world.writes(KnobId(0)).len();
+        world.passes(Millis::from_secs(120));
+        let unseen = world.writes(KnobId(0)).len() - writes;
+        assert!(unseen <= 1, "{unseen} steps without a sample: {:?}", world.writes(KnobId(0)));
+        (world.exporter_died, world.values[0]) = (None, GOOD);
+        world.until("it is back", |world| world.outcome() == Some(RunOutcome::Reverted));
+        world.check_replay();
+    }
+}
