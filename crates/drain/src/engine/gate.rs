@@ -56,16 +56,12 @@ impl Run {
     }
 
     /// How far back an exact condition misses series that have ended: to
-    /// [`MISSED_BEFORE_FENCE`] before the fences were closed behind which it is waited for.
+    /// [`MISSED_BEFORE_FENCE`] before the first fence was closed behind which it is waited for.
     pub fn misses_within(&self, now: Time, condition: ConditionId) -> Millis {
-        let own = self.plan.condition(condition);
-        let closed = self.state.closed_fences.iter().filter(|(task, _)| {
-            let mut stages = self.plan.task(*task).stages.iter();
-            stages.any(|stage| stage.condition() == Some(condition))
-        });
-        let since = closed.filter_map(|(_, knob)| self.state.knobs[knob.index()].as_ref());
-        let since = since.map(|left| left.since).min().unwrap_or(now);
-        own.max_age.max(MISSED_BEFORE_FENCE) + (now - since)
+        let tasks = self.index.watchers[condition.index()].iter();
+        let since = tasks.filter_map(|task| self.state.task(*task).fenced_since).min();
+        let max_age = self.plan.condition(condition).max_age;
+        max_age.max(MISSED_BEFORE_FENCE) + (now - since.unwrap_or(now))
     }
 
     /// The exact condition behind the fence that the stage of a task closes, if it has

@@ -107,12 +107,18 @@ impl Run {
         if self.wanted.get(&knob).is_some_and(|wanted| !counts(wanted)) {
             return;
         }
-        // The next read may tell one value: this one is none that could be put back.
-        let is_no_origin = |task: &TaskId| {
-            self.plan.task(*task).is_half_promoted(knob, &found)
-                && self.state.task(*task).origin(knob).is_none()
+        // The next read may tell one value: this one is none that could be put back, or that a
+        // fence is closed for.
+        let is_no_place = |task: &TaskId| {
+            let (own, state) = (self.plan.task(*task), self.state.task(*task));
+            let closes = match &self.state.stage(&self.plan, *task).kind {
+                StageKind::Set { knob, to } => own.is_closed_by(*knob, to.value()),
+                _ => false,
+            };
+            own.is_half_promoted(knob, &found)
+                && (state.origin(knob).is_none() || (closes && state.phase == Phase::Running))
         };
-        if self.wanted.get(&knob).is_some_and(|wanted| wanted.by.iter().any(is_no_origin)) {
+        if self.wanted.get(&knob).is_some_and(|wanted| wanted.by.iter().any(is_no_place)) {
             return self.miss(now, knob, format!("{found}: its servers differ"));
         }
         if let Some(wanted) = self.wanted.remove(&knob) {

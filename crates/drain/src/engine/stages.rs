@@ -245,6 +245,20 @@ impl Run {
                     self.plan.knob(*knob)
                 )
             }
+            (_, StageKind::Set { knob, .. })
+                if let Some(found) = &state.found_again
+                    && let Some(primary) = self.plan.task(task).undone_knob()
+                    && self.plan.task(task).is_fence(*knob) =>
+            {
+                let primary = self.plan.knob(primary);
+                let before = state.origin(self.plan.task(task).undone_knob().unwrap_or(*knob));
+                let before = before.map_or("another".into(), Value::to_string);
+                format!(
+                    "{name}: {primary} is {found}, and was {before}: something else changed it, \
+                     and nothing tells what is missing; accepted: {before} again and `retry`, or \
+                     `abort` and a run of its own"
+                )
+            }
             (_, StageKind::Set { knob, to }) if state.unfit.is_some() => format!(
                 "{name}: {} was {} already, and nothing says what opens it; accepted: open it, \
                  then `retry`",
@@ -447,8 +461,15 @@ impl Run {
 
     /// Writes a knob once.
     fn set(&mut self, now: Time, task: TaskId, knob: KnobId, to: &Goal) {
+        // An undo closes its fence whoever is primary: what is fenced loses no write.
+        let closes = self.plan.task(task).is_closed_by(knob, to.value())
+            && self.state.task(task).phase == Phase::Running;
         if self.state.task(task).stage_done {
-            return self.leave(now, task, Outcome::Done);
+            // Before a try again something else may have promoted another server.
+            return match closes && self.waits_for_primary(now, task) {
+                true => {}
+                false => self.leave(now, task, Outcome::Done),
+            };
         }
         if self.state.task(task).unfit.is_some() {
             return self.leave(now, task, Outcome::Failed);
@@ -456,15 +477,12 @@ impl Run {
         if self.state.task(task).origin(knob).is_none() {
             return self.look_first(now, task, knob);
         }
-        if let Some(primary) = self.plan.task(task).undone_knob()
-            && self.plan.task(task).is_closed_by(knob, to.value())
-            && self.state.task(task).origin(primary).is_none()
-        {
-            // Who is primary decides whether the fence may be opened again.
-            return self.look_first(now, task, primary);
-        }
         // A fence that it has closed already, in part perhaps, is not waited with.
         let has_closed = self.state.closed_fences.contains(&(task, knob));
+        // Who is primary decides whether the fence may be opened again.
+        if closes && !has_closed && self.waits_for_primary(now, task) {
+            return;
+        }
         let is_first = self.state.task(task).begun.is_none() && !has_closed;
         if let Some(condition) = self.unseen_behind(now, task).filter(|_| is_first) {
             self.hold(now, task, Hold::NoData { condition });
@@ -481,6 +499,23 @@ impl Run {
             return;
         }
         self.act(now, task, Effect::Write { knob, value: to.value().clone() });
+    }
+
+    /// Whether a fence is not to be closed, or gone on behind: until its primary was read,
+    /// and for good if that is neither what it was nor what it is to be.
+    fn waits_for_primary(&mut self, now: Time, task: TaskId) -> bool {
+        let (own, state) = (self.plan.task(task), self.state.task(task));
+        let Some(primary) = own.undone_knob() else { return false };
+        let Some(found) = &state.found_again else {
+            self.look_first(now, task, primary);
+            return true;
+        };
+        let known = [state.origin(primary), own.undone_goal()];
+        let is_known = known.into_iter().flatten().any(|value| value.is_met_by(found));
+        if !is_known {
+            self.leave(now, task, Outcome::Failed);
+        }
+        !is_known
     }
 
     /// Writes a knob back to where this task found it.

@@ -308,6 +308,7 @@ impl State {
                     && plan.task(*task).is_closed_by(*knob, value)
                 {
                     self.note_fence(plan, *task, *knob, value);
+                    self.task_mut(*task)?.fenced_since.get_or_insert(at);
                 }
             }
             Fact::Ended { effect, result } => self.take_ended(plan, *effect, result, at)?,
@@ -540,7 +541,10 @@ impl State {
             && match &own.stages[stage.index()].kind {
                 _ if is_way_back => true,
                 StageKind::PutBack { knob: fence } => own.is_fence(*fence),
-                StageKind::Set { knob: fence, to } => own.is_opened_by(*fence, to.value()),
+                StageKind::Set { knob: fence, to } => {
+                    own.is_opened_by(*fence, to.value())
+                        || (phase == Phase::Running && own.is_fence(*fence))
+                }
                 _ => false,
             };
         let guarded_goal = match &own.stages[stage.index()].kind {

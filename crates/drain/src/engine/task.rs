@@ -37,6 +37,9 @@ pub struct TaskState {
     /// Whether its fence was found open since it was closed: what was seen behind it
     /// says nothing any more.
     pub is_fence_disturbed: bool,
+    /// When it first began to close a fence: a series that has ended since a little before
+    /// that is missed by exact conditions, whatever was lifted and retried meanwhile.
+    pub fenced_since: Option<Time>,
     /// What the knob behind its fence was found at since the stage was entered, or
     /// since the last try.
     pub found_again: Option<Value>,
@@ -127,6 +130,7 @@ impl TaskState {
             verified: None,
             verified_at: None,
             is_fence_disturbed: false,
+            fenced_since: None,
             found_again: None,
             tries_in_vain: 0,
             unfit: None,

@@ -203,6 +203,63 @@ fn a_fence_that_is_open_in_part_behind_a_promotion_is_closed_without_data() {
     pair.world.check_replay();
 }
 
+/// A person promoted another server, whole or in part, after a try that failed: what it has
+/// acknowledged since is at no other.
+#[test]
+fn a_promotion_is_not_retried_over_a_primary_that_something_else_changed() {
+    for (found, is_fenced) in [("east+west", true), ("south", true), ("east+west", false)] {
+        let mut pair = pair("");
+        if is_fenced {
+            pair.world.broken.insert(pair.primary, failed("not now"));
+            pair.lag(0.0);
+        } else {
+            // The last writes do not arrive, and the fence is lifted.
+            pair.lag(4000.0);
+        }
+        pair.world.until("it gives up", |world| world.phase(DB) == Phase::Failed);
+        assert_eq!(pair.at(pair.fence) == "fenced", is_fenced);
+        pair.world.broken.clear();
+        pair.world.knobs[pair.primary.index()] = text(found);
+        pair.lag(0.0);
+        let sets = writes_of(&pair, r#"primary="west""#);
+        pair.world.say(Command::Retry { task: DB });
+        pair.world.passes(Millis::from_secs(60));
+        assert_eq!(writes_of(&pair, r#"primary="west""#), sets, "{found} {is_fenced}");
+        assert_eq!(pair.at(pair.primary), found);
+        let state = pair.world.run.state().task(DB);
+        let is_told = matches!(&state.hold, Some((_, Hold::Unreadable { knob })) if *knob == pair.primary)
+            || state.trouble().is_some_and(|why| why.contains(found));
+        assert!(is_told, "{state:?}");
+        pair.world.check_replay();
+        // Once one server takes writes again it goes on.
+        pair.world.knobs[pair.primary.index()] = text("east");
+        if pair.world.phase(DB) == Phase::Failed {
+            pair.world.say(Command::Retry { task: DB });
+        }
+        pair.promoted();
+    }
+}
+
+/// A replica whose series ended behind the first fence is missed by every try after it.
+#[test]
+fn a_retry_misses_what_ended_behind_the_first_fence() {
+    let mut pair = pair("");
+    pair.lag(4000.0);
+    let exactly = ConditionId(pair.exactly as u32);
+    let before = pair.world.run.misses_within(pair.world.now, exactly);
+    assert_eq!(before, Millis::from_secs(300));
+    pair.fenced();
+    let fenced = pair.world.now;
+    pair.world.until("it gives up", |world| world.phase(DB) == Phase::Failed);
+    assert_eq!(pair.at(pair.fence), "open");
+    pair.world.passes(Millis::from_secs(400));
+    pair.world.say(Command::Retry { task: DB });
+    pair.fenced();
+    let now = pair.world.now;
+    assert!(pair.world.run.misses_within(now, exactly) >= before + (now - fenced));
+    pair.world.check_replay();
+}
+
 /// Both would take writes: whichever is kept, those of the other are lost.
 #[test]
 fn a_fence_is_not_opened_over_two_primaries() {

@@ -251,21 +251,19 @@ async fn what_was_moved_out_during_a_restore_is_brought_back_by_another_one() {
     );
     let site = Site::start(2, &asking, "").await;
     site.drained("east", Mode::Drill).await;
-    let back = site.begin("east", Direction::Restore, Mode::Drill).await.unwrap();
-    until(async || site.weight("east") == 1.0).await;
-    let is_done = async || {
-        let status = site.drains.status(back).await.unwrap();
-        status.tasks.iter().any(|own| own.name == "web.shift" && own.phase == Phase::Done)
+    let asks = async |run: RunId| {
+        let status = site.drains.status(run).await.unwrap();
+        status.tasks.iter().any(|own| own.name == "web.ask" && own.phase == Phase::Running)
     };
-    until(is_done).await;
-    site.set("east", "0");
-    site.say(back, "ann", Verb::Approve { task: "web.ask".into() }).await;
-    assert_eq!(site.over(back).await, Some(RunOutcome::Completed));
-    assert_eq!(site.weight("east"), 0.0);
-    let again = site.begin("east", Direction::Restore, Mode::Drill).await.unwrap();
-    until(async || site.weight("east") == 1.0).await;
-    site.say(again, "ann", Verb::Approve { task: "web.ask".into() }).await;
-    assert_eq!(site.over(again).await, Some(RunOutcome::Completed));
+    for weight in [0.0, 1.0] {
+        let back = site.begin("east", Direction::Restore, Mode::Drill).await.unwrap();
+        until(async || asks(back).await).await;
+        assert_eq!(site.weight("east"), 1.0);
+        site.set("east", &weight.to_string());
+        site.say(back, "ann", Verb::Approve { task: "web.ask".into() }).await;
+        assert_eq!(site.over(back).await, Some(RunOutcome::Completed));
+        assert_eq!(site.weight("east"), weight);
+    }
 }
 
 /// Neither many runs that moved nothing nor a restore that did not have the knob end it.
