@@ -186,7 +186,9 @@ fn run(command: Command) -> Result<u8, String> {
                             tracing::info!("peers on {}, UDP and TCP", cache.peer_address);
                         }
                     }
-                    tracing::info!("admin HTTP on http://{}", sockets.admin_address);
+                    if sockets.admin.is_some() {
+                        tracing::info!("admin HTTP on http://{}", sockets.admin_address);
+                    }
                 })
             })
         }

@@ -390,7 +390,7 @@ pub fn run(config: &Config, announce: impl FnOnce(&Sockets)) -> Result<u8, Strin
     let server = Server::new(config, None)?;
     announce(&sockets);
     sockets.log_surprises();
-    let Sockets { workers, tcp, admin, cache, .. } = sockets;
+    let Sockets { workers, tcp, admin, admin_address, cache, .. } = sockets;
     // Before runs are taken up: a server that does not start must not have driven any.
     let opened = || admin::socket::open(&config.control, config.control_group.as_ref());
     let control = runtime.block_on(async { opened() })?;
@@ -399,7 +399,7 @@ pub fn run(config: &Config, announce: impl FnOnce(&Sockets)) -> Result<u8, Strin
         None => None,
     };
     let hosts = admin::host::Hosts::new(config.admin, &config.admin_hosts);
-    let started = admin::start(&server, drains.clone(), admin, hosts, control);
+    let started = admin::start(&server, drains.clone(), admin, admin_address, hosts, control);
     let _control = runtime.block_on(started)?;
     let started = Instant::now();
     let load = load_first(&server, config, &mut signals);

@@ -17,7 +17,8 @@ const PORT_TRIES: usize = 16;
 pub struct Sockets {
     pub workers: Vec<Vec<udp::Listener>>,
     pub tcp: Vec<tcp::Listener>,
-    pub admin: std::net::TcpListener,
+    /// `None`: something else has its port for now, and runs of drains are driven without it.
+    pub admin: Option<std::net::TcpListener>,
     pub addresses: Vec<SocketAddr>,
     /// With the port that it has.
     pub fleet: Option<Fleet>,
@@ -57,9 +58,9 @@ impl Sockets {
                 *port = doors.open(family.any(*port), Door::Fleet(*pool))?.port();
             }
         }
-        let admin = tcp::bind(config.admin)
-            .map_err(|error| explain_bind("admin HTTP", config.admin, &error))?;
-        let admin_address = admin.local_addr().unwrap_or(config.admin);
+        let admin = bind_admin(config)?;
+        let bound = admin.as_ref().and_then(|admin| admin.local_addr().ok());
+        let admin_address = bound.unwrap_or(config.admin);
         let Doors { workers, tcp, .. } = doors;
         let cache = config.cache.as_ref().map(CacheSockets::bind).transpose()?;
         Ok(Sockets { workers, tcp, admin, addresses, fleet, admin_address, cache })
@@ -75,6 +76,24 @@ impl Sockets {
                  zones; 127.0.0.1 or [::1] keeps it to this one"
             );
         }
+    }
+}
+
+/// Any user of the host can take the port while the server is down: that keeps no run of a
+/// drain from being driven.
+fn bind_admin(config: &Config) -> Result<Option<std::net::TcpListener>, String> {
+    match tcp::bind(config.admin) {
+        Ok(admin) => Ok(Some(admin)),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && config.drain.is_some() => {
+            tracing::error!(
+                "{}; drains are driven and the control socket answers all the same, and it is \
+                 tried again every {} s",
+                explain_bind("admin HTTP", config.admin, &error),
+                crate::admin::BIND_EVERY.as_secs()
+            );
+            Ok(None)
+        }
+        Err(error) => Err(explain_bind("admin HTTP", config.admin, &error)),
     }
 }
 

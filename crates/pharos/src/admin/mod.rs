@@ -10,7 +10,9 @@ pub mod host;
 pub mod peer;
 pub mod socket;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use authority::Image;
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
@@ -38,6 +40,8 @@ pub use fleet::body;
 /// Pages below /v1 that are made at once for those who ask over TCP: they may wait
 /// for the disk and for drivers, and /healthz and /metrics must not wait with them.
 const PAGES_MAX: usize = CONNECTIONS_MAX / 2;
+/// How often a port is tried that something else has.
+pub const BIND_EVERY: Duration = Duration::from_secs(5);
 /// Zones on one page at the most.
 const PAGE_LEN_MAX: usize = 1000;
 const PAGE_LEN: usize = 100;
@@ -58,18 +62,25 @@ type Shared = State<Desk>;
 pub async fn start(
     server: &Arc<Server>,
     drains: Option<Arc<Drains>>,
-    listener: std::net::TcpListener,
+    listener: Option<std::net::TcpListener>,
+    address: SocketAddr,
     hosts: Hosts,
     control: Option<socket::Bound>,
 ) -> Result<Option<socket::Place>, String> {
     let failed = |error| format!("the admin HTTP server cannot start: {error}");
-    let listener = TcpListener::from_std(listener).map_err(failed)?;
+    let listener = listener.map(TcpListener::from_std).transpose().map_err(failed)?;
     let listing = Arc::new(Semaphore::new(1));
     let desk = Desk { server: server.clone(), drains: drains.clone(), listing };
     let of_drains = |pages: fn(Arc<Drains>) -> Router| drains.clone().map_or(Router::new(), pages);
     let routes = reading().with_state(desk.clone()).merge(of_drains(api::reading));
     let routes = hosts.guard(with_bounded_pages(routes));
-    tokio::spawn(connections::serve(listener, routes, READING_TIME_MAX));
+    tokio::spawn(async move {
+        let listener = match listener {
+            Some(listener) => listener,
+            None => bind_later(address).await,
+        };
+        connections::serve(listener, routes, READING_TIME_MAX).await;
+    });
     Ok(control.map(|(listener, place)| {
         let routes = reading()
             .route("/v1/reload", post(reload_zones))
@@ -84,6 +95,20 @@ pub async fn start(
         tokio::spawn(connections::serve(listener, routes, CONTROL_TIME_MAX));
         place
     }))
+}
+
+/// Binds the admin address once it is free.
+async fn bind_later(address: SocketAddr) -> TcpListener {
+    loop {
+        tokio::time::sleep(BIND_EVERY).await;
+        match crate::tcp::bind(address).and_then(TcpListener::from_std) {
+            Ok(listener) => {
+                tracing::info!("admin HTTP answers on {address} now");
+                return listener;
+            }
+            Err(error) => tracing::debug!("admin HTTP cannot have {address}: {error}"),
+        }
+    }
 }
 
 /// The same routes; of pages below /v1 only so many are made at once.

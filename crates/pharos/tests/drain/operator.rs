@@ -325,6 +325,28 @@ fn what_people_write_is_shown_and_never_obeyed() {
     assert_eq!(pharos.json(&["history"])["runs"][0]["reason"], hostile);
 }
 
+/// Any user of the host can take the port while the server is down.
+#[test]
+fn a_run_is_driven_although_something_else_has_the_admin_port() {
+    let (home, pharos) = start();
+    pharos.say(&["drain", "east"]);
+    pharos.kill();
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = other.local_addr().unwrap();
+    let config = home.path().join("pharos.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, text.replace("127.0.0.1:0", &taken.to_string())).unwrap();
+    let pharos = Pharos::start_beside(home.path(), taken);
+    assert!(pharos.log().contains("drains are driven"), "{}", pharos.log());
+    pharos.say(&["approve", "web.ask"]);
+    pharos.until("it is drained", |status| status.outcome() == Some("completed"));
+    drop(other);
+    eventually("the port is taken again", || {
+        std::net::TcpStream::connect(taken).is_ok() && pharos.log().contains("answers on")
+    });
+    assert_eq!(http(taken, "GET", "/healthz").0, 200);
+}
+
 #[test]
 fn machines_read_in_json_what_did_not_work() {
     let (home, pharos) = start();

@@ -100,6 +100,15 @@ impl Pharos {
         Pharos { folder: folder.to_owned(), process, admin: admin.unwrap() }
     }
 
+    /// The same where something else has its admin port.
+    pub fn start_beside(folder: &Path, admin: std::net::SocketAddr) -> Pharos {
+        let (process, log) = launch(folder);
+        eventually("Pharos is ready", || {
+            std::fs::read_to_string(&log).unwrap().contains("ready:")
+        });
+        Pharos { folder: folder.to_owned(), process, admin }
+    }
+
     /// Kills it, as a power cut would.
     pub fn kill(mut self) {
         self.process.kill().unwrap();
