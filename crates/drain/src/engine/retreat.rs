@@ -166,7 +166,10 @@ impl Run {
                 // What is bad may be cured by it, and how long it has been good does not matter;
                 // what is not known may be made worse.
                 if let Some(condition) = self.unknown_health(now, task) {
-                    self.hold(now, task, Hold::NoData { condition });
+                    match self.is_unseen_until(now, task, condition) {
+                        Some(until) => self.rise(task, Some(until)),
+                        None => self.hold(now, task, Hold::NoData { condition }),
+                    }
                 } else if self.outdated_health(now, task).is_some() {
                     self.rise(task, None);
                 } else {

@@ -396,13 +396,15 @@ impl Run {
     /// for long: it was bad before anything moved, and where nothing is served a
     /// restore is what cures it. The steps after it are judged as any.
     fn begin_restore(&mut self, now: Time, task: TaskId, shift: Shifted, pace: &Pace, why: Hold) {
-        if let Some(condition) = self.unknown_health(now, task) {
+        let unknown = self.unknown_health(now, task);
+        let unseen_until = unknown.and_then(|id| self.is_unseen_until(now, task, id));
+        if let Some(condition) = unknown.filter(|_| unseen_until.is_none()) {
             // `no_data: fail` makes it bad, and nobody knows how bad.
             return self.hold(now, task, Hold::NoData { condition });
         }
         self.hold(now, task, why);
         let Some((since, _)) = self.state.task(task).hold else { return };
-        let patient_until = since + pace.patience;
+        let patient_until = (since + pace.patience).max(unseen_until.unwrap_or(since));
         if now < patient_until {
             return self.wake_at(task, patient_until);
         }

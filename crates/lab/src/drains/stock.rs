@@ -154,11 +154,15 @@ impl Graft<'_> {
 /// Has a task bring a knob that is its own to where it stood in this world.
 pub fn aim(stages: &mut [Stage], knob: KnobId, at: f64) {
     for stage in stages {
-        if let StageKind::Shift { knob: own, to } | StageKind::Set { knob: own, to } =
-            &mut stage.kind
-            && *own == knob
-        {
-            *to = Goal::Original(Value::Number(at));
+        match &mut stage.kind {
+            StageKind::Shift { knob: own, to } if *own == knob => {
+                *to = Goal::Original(Value::Number(at));
+            }
+            // As plans have it of what is promoted.
+            StageKind::Set { knob: own, to } if *own == knob => {
+                *to = Goal::Original(Value::Number(at).into_name());
+            }
+            _ => {}
         }
     }
 }

@@ -134,11 +134,20 @@ impl Gates {
         }
     }
 
+    /// Whether a run knows a fresh value of a condition.
+    fn has_value(&self, now: Time, id: ConditionId) -> bool {
+        let max_age = self.progress.plan.condition(id).max_age;
+        let found = self.told[id.index()].last.and_then(|(_, found)| found);
+        found.is_some_and(|found| now - found.to <= max_age)
+    }
+
     /// Whoever is held by a condition is held by what it says.
     fn check_hold(&self, now: Time, task: TaskId, why: &Hold) -> Result<(), String> {
         let Some(id) = why.condition() else { return Ok(()) };
         let is_so = match (why, self.judge(now, task, id)) {
             (Hold::NoData { .. }, Judged::Unknown(_)) => true,
+            // That no value counts as bad does not make it known.
+            (Hold::NoData { .. }, Judged::Breached(_)) => !self.has_value(now, id),
             (Hold::NoData { .. }, _) => false,
             (_, judged) => matches!(judged, Judged::Breached(_)),
         };

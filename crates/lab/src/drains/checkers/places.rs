@@ -39,6 +39,8 @@ impl Places {
                     && now > *since + UNSEEN
                     && !left.is_met_by(to)
                     && !left.is_met_by(value)
+                    // A try again of what is there already moves nothing.
+                    && !value.is_met_by(to)
                 {
                     return Err(format!(
                         "{} steps to {value} from {left}, and {} is at {to}",

@@ -98,11 +98,16 @@ impl Ways {
     }
 
     /// Whether a stage is where what is done behind a fence begins again, without
-    /// having left its own: with the fence, or with a look at it.
+    /// having left its own: with the fence, or with a look at it. A look that failed
+    /// leads back to the fence, too.
     fn is_again(&self, task: TaskId, stage: StageId) -> bool {
         let (own, at) = (self.progress.plan.task(task), self.progress.task(task));
-        let again = |at: StageId| [own.fence_before(at), own.verified_before(at)];
-        at.stage.is_some_and(|at| own.is_guarded(at) && again(at).contains(&Some(stage)))
+        at.stage.is_some_and(|at| {
+            let is_verify = matches!(own.stages[at.index()].kind, StageKind::Verify { .. });
+            let is_fence = own.fence_before(at) == Some(stage);
+            (is_fence && (is_verify || own.is_guarded(at)))
+                || (own.is_guarded(at) && own.verified_before(at) == Some(stage))
+        })
     }
 
     fn move_task(&mut self, task: TaskId, trigger: Trigger) -> Result<(), String> {

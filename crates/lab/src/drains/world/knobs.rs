@@ -198,7 +198,7 @@ impl World {
                 }
             }
             Dial::Primary(store, place) => {
-                let share = number(value, 0.0)?.min(1.0);
+                let share = named_number(value)?.min(1.0);
                 if let Some(replica) = &mut self.replicas[*store][*place] {
                     replica.wanted = Some(share);
                 }
@@ -231,6 +231,15 @@ impl World {
         self.acts.insert(fence);
         Written::Applied
     }
+}
+
+/// A number, or one that is the name of what is promoted.
+fn named_number(value: &Value) -> Result<f64, String> {
+    let named = match value {
+        Value::Text(text) => text.parse().ok().map(Value::Number),
+        Value::Number(_) => None,
+    };
+    number(named.as_ref().unwrap_or(value), 0.0)
 }
 
 fn number(value: &Value, least: f64) -> Result<f64, String> {
