@@ -221,18 +221,26 @@ impl Run {
     /// could not have been looked at since the run was taken up, or since the
     /// task is concerned with it.
     pub(super) fn is_unseen_until(&self, now: Time, task: TaskId, id: ConditionId) -> Option<Time> {
-        if self.seen[id.index()].at().is_some_and(|at| now - at <= LOOK_COUNTS_FOR) {
-            return None;
-        }
         let state = self.state.task(task);
         let since = match state.phase {
             Phase::Waiting => {
                 let ended = |parent| self.state.task(parent).ended;
-                self.plan.task(task).parents().filter_map(ended).max()
+                // Who is retried was no concern of anybody before.
+                self.plan.task(task).parents().filter_map(ended).max().max(state.ended)
             }
             _ => Some(state.entered),
         };
-        let until = since.max(self.began)? + LOOK_COUNTS_FOR;
+        let since = since.max(self.began);
+        let (seen, max_age) = (&self.seen[id.index()], self.plan.condition(id).max_age);
+        // A value from before that has become too old is no look in vain.
+        let is_outdated = |at: Time| {
+            since.is_some_and(|since| at < since)
+                && seen.measurement().is_some_and(|found| now - found.to > max_age)
+        };
+        if seen.at().is_some_and(|at| now - at <= LOOK_COUNTS_FOR && !is_outdated(at)) {
+            return None;
+        }
+        let until = since? + LOOK_COUNTS_FOR;
         // A clock that was set back must not make it longer.
         (now < until && until - now <= LOOK_COUNTS_FOR).then_some(until)
     }

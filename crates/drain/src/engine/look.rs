@@ -267,11 +267,13 @@ impl Run {
             return carrier.is_further_out(value, than, original);
         }
         // It carries no traffic of a service, but follows its own way in steps.
-        let goals = self.plan.task(task).forward().iter().filter_map(|stage| match stage.kind {
-            StageKind::Shift { knob: own, ref to } if own == knob => to.value().number(),
-            _ => None,
-        });
-        let numbers = (origin.and_then(Value::number), goals.last(), value.number(), than.number());
+        let mut goals =
+            self.plan.task(task).forward().iter().filter_map(|stage| match stage.kind {
+                StageKind::Shift { knob: own, ref to } if own == knob => to.value().number(),
+                _ => None,
+            });
+        let numbers =
+            (origin.and_then(Value::number), goals.next_back(), value.number(), than.number());
         let (Some(from), Some(to), Some(value), Some(than)) = numbers else { return false };
         let way_out = if self.plan.direction == Direction::Drain { to - from } else { from - to };
         (value - than) * way_out > 0.0
@@ -468,7 +470,7 @@ impl Run {
         let turned = || {
             let knobs = state.knobs.iter().enumerate().filter(|(_, left)| left.is_some());
             let knobs = knobs.map(|(at, _)| KnobId(at as u32));
-            knobs.filter(|knob| !state.astray.contains(knob))
+            knobs.filter(|knob| !state.astray.contains_key(knob))
         };
         let look = self.last_look.get_or_insert_with(|| LastLook {
             since: now,
@@ -485,7 +487,7 @@ impl Run {
     /// A knob moved after its last look, and before the run was closed: it is
     /// looked at again, once it was put back or nobody could.
     fn look_again(&mut self, knob: KnobId) {
-        let is_said = self.state.astray.contains(&knob);
+        let is_said = self.state.astray.contains_key(&knob);
         if let Some(look) = self.last_look.as_mut().filter(|_| !is_said) {
             look.left.entry(knob).or_default();
         }

@@ -43,7 +43,7 @@ pub use claim::InUse;
 pub use command::{COMMANDS_MAX, COMMENT_LEN_MAX, REASON_LEN_MAX, Refusal, check_said};
 pub use phase::{Census, Phase, Trigger};
 pub use record::{Effect, EffectId, Ended, Fact, Hold, Mode, Record, RunOutcome, Seen};
-pub use state::{Corrupt, InFlight, Left, Pause, State};
+pub use state::{Astray, Corrupt, InFlight, Left, Pause, State};
 pub use task::{Shifted, TaskState};
 pub use verb::{Abort, Command};
 

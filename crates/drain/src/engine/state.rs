@@ -39,7 +39,7 @@ pub struct State {
     /// How many writes of each knob have not ended.
     pub writes: Vec<u32>,
     /// Knobs that the last look did not find where they were left.
-    pub astray: Vec<KnobId>,
+    pub astray: BTreeMap<KnobId, Astray>,
     /// Fences that are closed, or may be, by the tasks that closed or found them
     /// so: until one is written or read open.
     pub closed_fences: BTreeSet<(TaskId, KnobId)>,
@@ -93,6 +93,14 @@ pub struct Left {
     pub drifted_to: Option<Value>,
 }
 
+/// Where a knob was at the end that was left elsewhere, and why nothing put it back.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Astray {
+    /// `None`: it could not be read.
+    pub found: Option<Value>,
+    pub why: String,
+}
+
 impl Left {
     fn new(value: Value, task: TaskId, since: Time) -> Self {
         Left { value, task, since, drifts: 0, drifted: Time(0), drifted_to: None }
@@ -134,7 +142,7 @@ impl State {
             in_flight: BTreeMap::new(),
             knobs: vec![None; plan.knobs.len()],
             writes: vec![0; plan.knobs.len()],
-            astray: Vec::new(),
+            astray: BTreeMap::new(),
             closed_fences: BTreeSet::new(),
             nearest: vec![0.0; plan.conditions.len()],
             fleet: match plan.fleet.is_of(plan) {
@@ -343,8 +351,9 @@ impl State {
                 left.drift(found, at);
                 left.since = at;
             }
-            Fact::Astray { knob, found, .. } => {
-                self.astray.push(*knob);
+            Fact::Astray { knob, found, why, .. } => {
+                let astray = Astray { found: found.clone(), why: why.clone() };
+                self.astray.insert(*knob, astray);
                 let left = self.knobs.get(knob.index()).and_then(Option::as_ref);
                 if let (Some(found), Some(task)) = (found, left.map(|left| left.task)) {
                     self.note_fence(plan, task, *knob, found);

@@ -261,13 +261,17 @@ impl Gathered {
                     found: found.clone(),
                 });
             }
-            Fact::Astray { knob, expected, found, why } => self.astray.push(Astray {
-                at,
-                knob: plan.knob(*knob).to_string(),
-                expected: expected.clone(),
-                found: found.clone(),
-                why: why.clone(),
-            }),
+            Fact::Astray { knob, expected, found, why } => {
+                let moved = found.iter().map(|found| (at, found.clone()));
+                self.moves[knob.index()].extend(moved);
+                self.astray.push(Astray {
+                    at,
+                    knob: plan.knob(*knob).to_string(),
+                    expected: expected.clone(),
+                    found: found.clone(),
+                    why: why.clone(),
+                });
+            }
             Fact::Opened { by, reason, .. } => self.said.push(Said {
                 at,
                 by: by.to_string(),
@@ -316,6 +320,11 @@ impl Gathered {
     }
 
     fn note_close(&mut self, plan: &Plan, id: ConditionId, value: f64, at: Time) {
+        // What is waited for begins far past its bound.
+        let mut health = plan.tasks.iter().flat_map(|task| &task.health).chain(&plan.health);
+        if !health.any(|own| *own == id) {
+            return;
+        }
         let condition = plan.condition(id);
         let Some(nearness) = condition.nearness(value) else { return };
         let known = &mut self.close[id.index()];

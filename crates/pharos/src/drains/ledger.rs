@@ -175,7 +175,7 @@ pub async fn close(
     };
     // What is elsewhere at the end is not back either, and another restore may bring it.
     let astray: BTreeSet<String> =
-        run.state().astray.iter().map(|knob| run.plan().knob(*knob).to_string()).collect();
+        run.state().astray.keys().map(|knob| run.plan().knob(*knob).to_string()).collect();
     let known = known.into_iter().map(|original| original.knob);
     let is_forgotten = |knob: &String| is_back && !is_away(knob) && !astray.contains(knob);
     step.forgets_originals = known.filter(is_forgotten).collect();

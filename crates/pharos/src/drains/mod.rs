@@ -474,9 +474,11 @@ impl Drains {
         }
     }
 
-    /// Of what a restore left behind, that counts which nothing has brought back since.
+    /// Of what a restore left behind, or did not leave at its value, that counts which
+    /// nothing has brought back since.
     async fn drop_brought_back(&self, status: &mut Status) {
-        if status.needs_person.iter().all(|need| need.kind != NeedKind::LeftBehind) {
+        let is_away_kind = |kind| matches!(kind, NeedKind::LeftBehind | NeedKind::NotBack);
+        if !status.needs_person.iter().any(|need| is_away_kind(need.kind)) {
             return;
         }
         // What cannot be read is not known to be back.
@@ -486,9 +488,9 @@ impl Drains {
             originals.iter().any(|own| own.knob == *name)
                 || recorded.iter().any(|own| own.services_away().any(|(own, _)| own == name))
         };
-        status.needs_person.retain(|need| {
-            need.kind != NeedKind::LeftBehind || need.knob.as_ref().is_none_or(is_away)
-        });
+        status
+            .needs_person
+            .retain(|need| !is_away_kind(need.kind) || need.knob.as_ref().is_none_or(is_away));
     }
 
     /// A run that is driven here.

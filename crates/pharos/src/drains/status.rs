@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use drain::engine::{ATTEMPTS_MAX, Abort, DRIFTS_MAX, Effect, Hold, Mode, Phase, Run, RunOutcome};
+use drain::engine::{
+    ATTEMPTS_MAX, Abort, Astray, DRIFTS_MAX, Effect, Hold, Left, Mode, Phase, Run, RunOutcome,
+};
 use drain::report::describe;
 use drain::{
     Away, Budget, ConditionId, Direction, Eta, Fence, IdleTask, Knob, KnobId, LeftBehind, Millis,
@@ -169,6 +171,8 @@ pub enum NeedKind {
     Reverted,
     /// A restore does not bring it back: its runbooks do not know it.
     LeftBehind,
+    /// A restore ended, and a knob has another value than it set.
+    NotBack,
     /// Somebody else keeps setting a knob.
     Contested,
     /// A knob cannot be read, or an effect does not end.
@@ -285,6 +289,7 @@ impl Status {
         let left = plan.left_behind.iter().filter(|own| !own.is_given_up);
         let left: Vec<NeedsPerson> = left.map(|own| left_behind(own, &status)).collect();
         status.needs_person.extend(left);
+        status.needs_person.extend(not_back(run, now));
         status.tell_fences(run, FENCED_FOR_LONG);
         status
     }
@@ -668,6 +673,29 @@ fn left_behind(own: &LeftBehind, status: &Status) -> NeedsPerson {
              nobody expects it back"
         ),
     }
+}
+
+/// Knobs that a restore which is over did not leave at their values.
+fn not_back(run: &Run, now: Time) -> Vec<NeedsPerson> {
+    let (plan, state) = (run.plan(), run.state());
+    let Some((ended, _)) = state.closed.filter(|_| plan.direction == Direction::Restore) else {
+        return Vec::new();
+    };
+    let left = |knob: &KnobId| state.knobs[knob.index()].as_ref();
+    let astray = state.astray.iter().filter_map(|(knob, own)| Some((left(knob)?, knob, own)));
+    let need = |(left, knob, own): (&Left, &KnobId, &Astray)| {
+        let knob = plan.knob(*knob).to_string();
+        let found = own.found.as_ref().map_or("unreadable".to_owned(), ToString::to_string);
+        NeedsPerson {
+            kind: NeedKind::NotBack,
+            task: None,
+            since: ended.min(now),
+            why: format!("{found} at the end, not {}: {}", left.value, own.why),
+            todo: format!("`restore {}` once more, or set it by hand", plan.datacenter),
+            knob: Some(knob),
+        }
+    };
+    astray.map(need).collect()
 }
 
 /// A fence that a task left closed.

@@ -103,9 +103,7 @@ impl Pharos {
     /// The same where something else has its admin port.
     pub fn start_beside(folder: &Path, admin: std::net::SocketAddr) -> Pharos {
         let (process, log) = launch(folder);
-        eventually("Pharos is ready", || {
-            std::fs::read_to_string(&log).unwrap().contains("ready:")
-        });
+        eventually("Pharos is ready", || std::fs::read_to_string(&log).unwrap().contains("ready:"));
         Pharos { folder: folder.to_owned(), process, admin }
     }
 

@@ -310,3 +310,31 @@ fn a_first_step_is_judged_by_samples_taken_after_the_change_of_another_run() {
     world.passes(Millis(1000));
     assert_eq!(world.writes(web), [0.9]);
 }
+
+/// Nobody looks at the conditions of a task that failed. What was seen of them before has
+/// become old meanwhile, which says nothing.
+#[test]
+fn a_retried_task_waits_for_its_first_sample_without_a_word() {
+    let mut sketch = Sketch::new();
+    let errors = sketch.below("errors", 1.0);
+    sketch.plan.conditions[errors.index()].max_age = Millis(2_000);
+    let web = sketch.shift("web", &[]);
+    sketch.last().health = vec![errors];
+    let mut world = World::open(sketch);
+    world.broken.insert(KnobId(0), Ended::Refused { why: "no".into() });
+    world.until("it failed", |world| world.phase(web) == Phase::Failed);
+    world.broken.clear();
+    world.now = world.now + Millis(10_000);
+    world.say(Command::Retry { task: web });
+    world.event(Event::Tick);
+    assert_eq!(world.phase(web), Phase::Running);
+    assert_eq!(world.run.state().task(web).hold, None, "nobody has looked since");
+    // Now somebody does, in vain.
+    world.values[0] = None;
+    world.pass();
+    let hold = world.run.state().task(web).hold.clone();
+    assert!(matches!(hold, Some((_, Hold::NoData { .. }))), "{hold:?}");
+    world.values[0] = Some(0.0);
+    world.until("it goes on", |world| world.outcome() == Some(RunOutcome::Completed));
+    world.check_replay();
+}

@@ -41,7 +41,7 @@ pub fn render(report: &Report, zone: &TimeZone) -> String {
                 (charts::gantt(report, zone))
                 (path(report))
                 (charts::knobs(report, zone))
-                (drifts(report, zone))
+                (events(report, zone))
                 (tasks(report))
                 (close(report, zone))
             }
@@ -105,6 +105,9 @@ fn head(report: &Report, zone: &TimeZone, title: &str) -> Markup {
                 (fact("breaches", &breaches.to_string()))
                 (fact("outages of data", &outages.to_string()))
                 (fact("drift", &report.drifts.len().to_string()))
+                @if !report.astray.is_empty() {
+                    (fact("knobs not at their values", &report.astray.len().to_string()))
+                }
             }
         }
     }
@@ -162,9 +165,18 @@ fn people(report: &Report, zone: &TimeZone) -> Markup {
     }
 }
 
-fn drifts(report: &Report, zone: &TimeZone) -> Markup {
+fn events(report: &Report, zone: &TimeZone) -> Markup {
     let at = |at: Time| html! { td { (time_of_day(at, zone)) } td .n { "+" (brief(at - report.opened)) } };
     html! {
+        @if !report.failures.is_empty() {
+            h2 { "Failures" }
+            table {
+                tr { th { "time of day" } th .n { "since the start" } th { "task" } th { "why" } }
+                @for failure in &report.failures {
+                    tr { (at(failure.at)) td { (failure.task) } td { (failure.why) } }
+                }
+            }
+        }
         @if !report.drifts.is_empty() {
             h2 { "Drift" }
             table {
@@ -257,7 +269,7 @@ fn value(value: &Value) -> String {
 /// As exact as it matters: seconds of a long span, tenths of a short one.
 fn brief(span: Millis) -> String {
     let unit = if span.0 >= 10_000 { 1000 } else { 100 };
-    Millis(span.0.div_ceil(unit) * unit).to_string()
+    Millis(span.0 / unit * unit).to_string()
 }
 
 /// A share of 1, as in tooltips.

@@ -166,8 +166,8 @@ impl Frames {
         let mut view = terminal.view(warnings);
         let size = (view.columns, view.rows.unwrap_or_default());
         if status.outcome.is_some() {
-            // The prompt comes below the last picture.
-            view.rows = view.rows.map(|rows| rows.saturating_sub(1));
+            // The prompt comes below the last picture, and may have two lines.
+            view.rows = view.rows.map(|rows| rows.saturating_sub(2));
         }
         let is_new = self.drawn.replace(size) != Some(size);
         let frame = frame(&render(status, &view), is_new);

@@ -433,6 +433,7 @@ impl Writer<'_> {
             NeedKind::Unreverted => ("✗", "not reverted", Style::Bad),
             NeedKind::Reverted => ("✗", "put back", Style::Bad),
             NeedKind::LeftBehind => ("✗", "not brought back", Style::Bad),
+            NeedKind::NotBack => ("✗", "not at its value", Style::Bad),
             NeedKind::Contested => ("✗", "contested", Style::Bad),
             NeedKind::Unreadable => ("‖", "unreadable knob", Style::Bad),
             NeedKind::Fenced => ("✗", "fence closed", Style::Bad),
@@ -623,8 +624,11 @@ impl Writer<'_> {
             shown.filter(move |own| own.verdict == verdict)
         };
         let mut title = Vec::new();
+        let waited_for = of(Verdict::Breached).filter(|own| !own.is_health).count();
+        let breached = of(Verdict::Breached).count() - waited_for;
+        title.extend((breached > 0).then(|| format!("{breached} breached")));
+        title.extend((waited_for > 0).then(|| format!("{waited_for} waited for")));
         for (verdict, word) in [
-            (Verdict::Breached, "breached"),
             (Verdict::Unknown, "without data"),
             (Verdict::Rising, "not for long enough"),
             (Verdict::Outdated, "to be measured again"),
