@@ -131,6 +131,35 @@ async fn a_restore_that_does_not_know_a_knob_keeps_its_original() {
     assert_eq!(site.drains.store().originals("east").await.unwrap(), []);
 }
 
+/// The run says `completed`; the person who took it out, or another, has to bring it back.
+#[tokio::test]
+async fn a_restore_that_left_a_knob_out_says_so_until_another_brings_it_back() {
+    let unsigned = web(AT_ONCE, "").replace(", south: 10", "");
+    let signed = unsigned.clone()
+        + "  sign:\n    template: Approval\n    with: {question: \"does east look well?\"}\n    \
+           after: [shift]\n";
+    let site = Site::start(2, &signed, "").await;
+    site.drained("east", Mode::Drill).await;
+    let run = site.begin("east", Direction::Restore, Mode::Drill).await.unwrap();
+    until(async || site.drains.status(run).await.unwrap().tasks[1].phase == Phase::Running).await;
+    assert_eq!(site.weight("east"), 1.0);
+    site.set("east", "0");
+    let task = site.drains.status(run).await.unwrap().tasks[1].name.clone();
+    site.say(run, "ann", Verb::Approve { task }).await;
+    assert_eq!(site.over(run).await, Some(RunOutcome::Completed));
+    assert_eq!(site.weight("east"), 0.0);
+    let needs = site.drains.status(run).await.unwrap().needs_person.clone();
+    let [need] = &needs[..] else { panic!("{needs:?}") };
+    assert_eq!((need.kind, need.knob.as_deref()), (NeedKind::NotBack, Some("files:web-east")));
+    assert!(need.why.starts_with("0 at the end, not 1: "), "{need:?}");
+    // It is still the original that comes back, and then nothing waits for a person.
+    write_runbooks(site.home.path(), &[("web", &unsigned)]);
+    completes(&site, "east", Direction::Restore, Mode::Drill).await;
+    assert_eq!(site.weight("east"), 1.0);
+    assert_eq!(site.drains.status(run).await.unwrap().needs_person, []);
+    assert_eq!(site.drains.store().originals("east").await.unwrap(), []);
+}
+
 #[tokio::test]
 async fn only_what_the_operator_gives_up_is_forgotten() {
     let site = Site::start(3, &web(AT_ONCE, ""), ANY_SHARE).await;
