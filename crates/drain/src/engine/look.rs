@@ -102,6 +102,7 @@ impl Run {
             Err(why) => return self.miss(now, knob, why),
         };
         self.away.remove(&knob);
+        self.note_disproved(knob, asked, &found);
         // A clock that was set back cannot tell which was first.
         let counts = |wanted: &Wanted| asked >= wanted.since || wanted.since > now;
         if self.wanted.get(&knob).is_some_and(|wanted| !counts(wanted)) {
@@ -319,8 +320,12 @@ impl Run {
     /// moved it, counts as there; so does where a step was to bring it of which nobody knows
     /// whether it was done: it is done again.
     fn is_place_of(&self, task: TaskId, shift: &Shifted, found: &Value) -> bool {
+        let was_found = || {
+            let left = self.state.knobs[shift.knob.index()].as_ref();
+            left.and_then(|left| left.drifted_to.as_ref()).is_some_and(|own| own.is_met_by(found))
+        };
         let is_past = || {
-            shift.is_moved_on()
+            (shift.is_moved_on() || was_found())
                 && shift.at >= 1.0
                 && self.is_further_out(task, shift.knob, found, &shift.place())
         };
@@ -330,7 +335,20 @@ impl Run {
     /// Whether a write may have brought a knob to a value although it was said to have failed.
     fn is_doubted(&self, task: TaskId, knob: KnobId, found: &Value) -> bool {
         let mut doubted = self.state.task(task).doubted.iter();
-        doubted.any(|(own, value)| *own == knob && value.is_met_by(found))
+        !self.disproved.contains(&knob)
+            && doubted.any(|(own, value)| *own == knob && value.is_met_by(found))
+    }
+
+    /// A knob that was read where it was before a write that failed: the write was not done,
+    /// and what brings the knob there later is something else.
+    fn note_disproved(&mut self, knob: KnobId, asked: Time, found: &Value) {
+        let Some(left) = &self.state.knobs[knob.index()] else { return };
+        let (task, state) = (left.task, self.state.task(left.task));
+        let place = self.shift_of(task, knob).map(|shift| shift.place());
+        let is_later = asked > state.failed_at && !self.state.is_written(knob);
+        if is_later && place.is_some_and(|place| place.is_met_by(found)) {
+            self.disproved.insert(knob);
+        }
     }
 
     /// The step of a shift that is to be done again: the knob was seen where it was to lead.

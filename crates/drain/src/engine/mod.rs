@@ -130,6 +130,8 @@ pub struct Run {
     near_before: Vec<Option<f64>>,
     /// When a knob that is moved in steps was last seen where it was left, and at what value.
     in_place: BTreeMap<KnobId, (Time, Value)>,
+    /// Knobs that were read where they were before a write that failed.
+    disproved: BTreeSet<KnobId>,
     /// Knobs that are not where they were left, and are not put back at once.
     away: BTreeMap<KnobId, Value>,
     /// When each task last entered a stage, and how many since then in no time.
@@ -281,6 +283,7 @@ impl Run {
             are_calm: vec![false; plan.conditions.len()],
             near_before: vec![None; plan.tasks.len()],
             in_place: BTreeMap::new(),
+            disproved: BTreeSet::new(),
             away: BTreeMap::new(),
             strides: vec![(Time(0), 0); plan.tasks.len()],
             speeds: vec![1.0; plan.tasks.len()],
@@ -504,6 +507,9 @@ impl Run {
 
     fn issue(&mut self, now: Time, task: TaskId, what: Effect) {
         let effect = self.state.next_effect;
+        if let Effect::Write { knob, .. } = &what {
+            self.disproved.remove(knob);
+        }
         self.record(now, Fact::Issued { effect, task, what });
         self.are_budgets_stale |= self.state.task(task).governs.is_some();
         self.wake_at(task, now + UNANSWERED_AFTER);

@@ -56,7 +56,8 @@ impl Run {
             }
             self.release(now, task);
         }
-        if origin.number().is_none() || self.stands_at_a_text(knob) {
+        let is_switch = self.index.switches.contains(&knob);
+        if is_switch || origin.number().is_none() || self.stands_at_a_text(knob) {
             // There are no steps on that way.
             if let Some(reached) = self.limit_reached(task) {
                 return self.hold(now, task, super::Hold::Limit(reached));
@@ -187,6 +188,9 @@ impl Run {
     fn step_back(&mut self, now: Time, task: TaskId, shift: Shifted) {
         let own = self.plan.task(task);
         let (pace, haste) = (own.pace, self.state.task(task).haste);
+        if self.is_contested(shift.knob) {
+            return self.hold(now, task, Hold::Contested { knob: shift.knob });
+        }
         if self.is_kept_by_health(now, task) {
             return;
         }

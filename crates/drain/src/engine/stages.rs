@@ -245,6 +245,15 @@ impl Run {
                     self.plan.knob(*knob)
                 )
             }
+            (_, StageKind::Set { knob, to }) if self.begins_in_vain(task, *knob, to.value()) => {
+                let why = state.failure.as_ref().map_or(String::new(), |why| format!(", {why}"));
+                format!(
+                    "{name}: {} was closed {} times in vain: it could not be read, was opened, or \
+                     what had arrived behind it had not any more{why}",
+                    self.plan.knob(*knob),
+                    state.begun_again
+                )
+            }
             (_, StageKind::Set { knob, .. })
                 if let Some(found) = &state.found_again
                     && let Some(primary) = self.plan.task(task).undone_knob()
@@ -396,17 +405,8 @@ impl Run {
     /// for long: it was bad before anything moved, and where nothing is served a
     /// restore is what cures it. The steps after it are judged as any.
     fn begin_restore(&mut self, now: Time, task: TaskId, shift: Shifted, pace: &Pace, why: Hold) {
-        let unknown = self.unknown_health(now, task);
-        let unseen_until = unknown.and_then(|id| self.is_unseen_until(now, task, id));
-        if let Some(condition) = unknown.filter(|_| unseen_until.is_none()) {
-            // `no_data: fail` makes it bad, and nobody knows how bad.
-            return self.hold(now, task, Hold::NoData { condition });
-        }
-        self.hold(now, task, why);
-        let Some((since, _)) = self.state.task(task).hold else { return };
-        let patient_until = (since + pace.patience).max(unseen_until.unwrap_or(since));
-        if now < patient_until {
-            return self.wake_at(task, patient_until);
+        if !self.bears_bad_start(now, task, why) {
+            return;
         }
         if shift.is_there() || shift.from == shift.to {
             return self.leave(now, task, Outcome::Done);
@@ -416,6 +416,26 @@ impl Run {
         }
         self.release(now, task);
         self.turn(now, task, shift, stop_after(shift.at, pace.first));
+    }
+
+    /// Whether a restore begins although health is bad, once it was so for long. Of what
+    /// cannot be seen, nobody knows how bad it is.
+    fn bears_bad_start(&mut self, now: Time, task: TaskId, why: Hold) -> bool {
+        let unknown = self.unknown_health(now, task);
+        let unseen_until = unknown.and_then(|id| self.is_unseen_until(now, task, id));
+        if let Some(condition) = unknown.filter(|_| unseen_until.is_none()) {
+            // `no_data: fail` makes it bad.
+            self.hold(now, task, Hold::NoData { condition });
+            return false;
+        }
+        self.hold(now, task, why);
+        let Some((since, _)) = self.state.task(task).hold else { return false };
+        let patience = self.plan.task(task).pace.patience;
+        let patient_until = (since + patience).max(unseen_until.unwrap_or(since));
+        if now < patient_until {
+            self.wake_at(task, patient_until);
+        }
+        now >= patient_until
     }
 
     /// Holds while health is bad; does what the pace says if it stays bad.
@@ -428,7 +448,9 @@ impl Run {
         let is_barred = self.plan.direction == Direction::Restore;
         // Where something else moved it on to, the way back leads to where nobody asked health.
         let is_barred = is_barred || shift.is_moved_on();
-        if pace.on_breach == OnBreach::Hold || shift.at <= 0.0 || is_barred {
+        // A step that was done although it failed is to be taken back, too.
+        let at = self.step_to_repeat(task, &shift).unwrap_or(shift.at);
+        if pace.on_breach == OnBreach::Hold || at <= 0.0 || is_barred {
             return;
         }
         if now < patient_until {
@@ -448,7 +470,8 @@ impl Run {
                     return;
                 }
                 let back = shift.step.abs().max(pace.first);
-                self.turn(now, task, shift, (shift.at - back).max(0.0));
+                let at = self.step_to_repeat(task, &shift).unwrap_or(shift.at);
+                self.turn(now, task, shift, (at - back).max(0.0));
             }
             OnBreach::Revert => {
                 let held = self.state.task(task).hold.as_ref();
@@ -473,14 +496,14 @@ impl Run {
                 false => self.leave(now, task, Outcome::Done),
             };
         }
-        if self.state.task(task).unfit.is_some() {
+        if self.state.task(task).unfit.is_some() || self.begins_in_vain(task, knob, to.value()) {
             return self.leave(now, task, Outcome::Failed);
         }
         if self.state.task(task).origin(knob).is_none() {
             return self.look_first(now, task, knob);
         }
         // A fence that it has closed already, in part perhaps, is not waited with.
-        let has_closed = self.state.closed_fences.contains(&(task, knob));
+        let has_closed = self.state.closed_fences.contains_key(&(task, knob));
         // Who is primary decides whether the fence may be opened again.
         if closes && !has_closed && self.waits_for_primary(now, task) {
             return;
@@ -501,6 +524,12 @@ impl Run {
             return;
         }
         self.act(now, task, Effect::Write { knob, value: to.value().clone() });
+    }
+
+    /// Whether a fence was begun with again too often: writes are refused meanwhile.
+    fn begins_in_vain(&self, task: TaskId, knob: KnobId, to: &Value) -> bool {
+        self.plan.task(task).is_closed_by(knob, to)
+            && self.state.task(task).begun_again > ATTEMPTS_MAX
     }
 
     /// Whether a fence is not to be closed, or gone on behind: until its primary was read,
@@ -618,14 +647,10 @@ impl Run {
                     && self.state.task(task).effect_at.is_none() =>
             {
                 // As for the first step of a shift: it was bad before anything moved.
-                self.hold(now, task, why);
-                let Some((since, _)) = self.state.task(task).hold else { return };
-                let until = since + self.plan.task(task).pace.patience;
-                if now < until {
-                    return self.wake_at(task, until);
+                if self.bears_bad_start(now, task, why) {
+                    self.release(now, task);
+                    self.issue(now, task, what);
                 }
-                self.release(now, task);
-                self.issue(now, task, what);
             }
             Gate::Closed(why) => self.hold(now, task, why),
         }

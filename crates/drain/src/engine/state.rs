@@ -41,8 +41,8 @@ pub struct State {
     /// Knobs that the last look did not find where they were left.
     pub astray: BTreeMap<KnobId, Astray>,
     /// Fences that are closed, or may be, by the tasks that closed or found them
-    /// so: until one is written or read open.
-    pub closed_fences: BTreeSet<(TaskId, KnobId)>,
+    /// so, and since when: until one is written or read open.
+    pub closed_fences: BTreeMap<(TaskId, KnobId), Time>,
     /// How near each condition came to its bound, once it was close.
     pub nearest: Vec<f64>,
     /// The position of the fleet, as the limits count it.
@@ -143,7 +143,7 @@ impl State {
             knobs: vec![None; plan.knobs.len()],
             writes: vec![0; plan.knobs.len()],
             astray: BTreeMap::new(),
-            closed_fences: BTreeSet::new(),
+            closed_fences: BTreeMap::new(),
             nearest: vec![0.0; plan.conditions.len()],
             fleet: match plan.fleet.is_of(plan) {
                 true => plan.fleet.counted(plan),
@@ -199,7 +199,7 @@ impl State {
                         | Phase::Abandoned
                 )
         };
-        self.closed_fences.iter().filter(move |(id, _)| is_left(self.task(*id).phase)).filter_map(
+        self.closed_fences.keys().filter(move |(id, _)| is_left(self.task(*id).phase)).filter_map(
             |(id, knob)| {
                 let fence = plan.task(*id).fences.iter().find(|own| own.knob == *knob)?;
                 Some((*id, fence))
@@ -213,13 +213,14 @@ impl State {
     }
 
     /// Notes that a knob has a value, or may have it. Open is open for all.
-    fn note_fence(&mut self, plan: &Plan, by: TaskId, knob: KnobId, value: &Value) {
+    fn note_fence(&mut self, plan: &Plan, by: TaskId, knob: KnobId, value: &Value, at: Time) {
         if plan.task(by).is_closed_by(knob, value) {
-            self.closed_fences.insert((by, knob));
+            self.closed_fences.entry((by, knob)).or_insert(at);
         } else if !self.closed_fences.is_empty() {
             let closed = std::mem::take(&mut self.closed_fences);
             let is_open = |task: TaskId| self.is_open(plan, task, knob, value);
-            let still = closed.into_iter().filter(|(task, own)| *own != knob || !is_open(*task));
+            let still = closed.into_iter();
+            let still = still.filter(|((task, own), _)| *own != knob || !is_open(*task));
             self.closed_fences = still.collect();
         }
     }
@@ -271,6 +272,7 @@ impl State {
                 if own.fence_before(self.task(*task).stage) == Some(*stage) {
                     // It begins again: what people gave up is what was missing then.
                     self.forget_exact_overrides(plan, *task);
+                    self.task_mut(*task)?.begun_again += 1;
                 }
                 self.enter(*task, *stage, kind_of(plan, *task, *stage)?, at)?;
                 let closes = |own: &Fence, value: &Value| own.closed.is_met_by(value);
@@ -307,7 +309,7 @@ impl State {
             Fact::Found { task, knob, value } => {
                 self.take_found(plan, *task, *knob, value, at)?;
                 self.take_verified(plan, *task, *knob, value, at)?;
-                self.note_fence(plan, *task, *knob, value);
+                self.note_fence(plan, *task, *knob, value, at);
             }
             Fact::Issued { effect, task, what } => {
                 self.take_issued(plan, *effect, *task, what, at)?;
@@ -315,7 +317,7 @@ impl State {
                 if let Effect::Write { knob, value } = what
                     && plan.task(*task).is_closed_by(*knob, value)
                 {
-                    self.note_fence(plan, *task, *knob, value);
+                    self.note_fence(plan, *task, *knob, value, at);
                     self.task_mut(*task)?.fenced_since.get_or_insert(at);
                 }
             }
@@ -344,6 +346,8 @@ impl State {
                     false => shift.move_on(value, at),
                 }
                 state.effect_at = Some(at);
+                // What a write that failed may have done, something else has undone.
+                state.doubted.retain(|(own, _)| own != knob);
                 // It was left where its last step brought it: that was judged, and is where it
                 // is put back to from further in.
                 let left = self.knobs.get_mut(knob.index()).and_then(Option::as_mut);
@@ -356,7 +360,7 @@ impl State {
                 self.astray.insert(*knob, astray);
                 let left = self.knobs.get(knob.index()).and_then(Option::as_ref);
                 if let (Some(found), Some(task)) = (found, left.map(|left| left.task)) {
-                    self.note_fence(plan, task, *knob, found);
+                    self.note_fence(plan, task, *knob, found, at);
                 }
             }
             Fact::Held { task, why } => {
@@ -459,7 +463,7 @@ impl State {
         if matches!(next, Phase::Running | Phase::Settling) || is_anew {
             state.failure = None;
         }
-        state.tries_in_vain = 0;
+        (state.tries_in_vain, state.begun_again) = (0, 0);
         if trigger == Trigger::Retry || next == Phase::Reverting {
             self.forget_exact_overrides(plan, task);
         }
@@ -721,7 +725,7 @@ impl State {
         };
         let opens = match &ended.what {
             Effect::Write { knob, value } => {
-                self.closed_fences.contains(&(ended.task, *knob))
+                self.closed_fences.contains_key(&(ended.task, *knob))
                     && self.is_open(plan, ended.task, *knob, value)
             }
             _ => false,
@@ -766,7 +770,7 @@ impl State {
                         }
                         None => now,
                     });
-                    self.note_fence(plan, ended.task, knob, &written);
+                    self.note_fence(plan, ended.task, knob, &written, at);
                 }
             }
             Ended::Failed { why } => {
@@ -849,6 +853,7 @@ impl State {
                     // It is the later word. The way back can be paused again.
                     self.paused = false;
                     self.tasks.iter_mut().for_each(|task| task.paused = false);
+                    self.knobs.iter_mut().flatten().for_each(|left| left.drifts = 0);
                 }
             }
             Command::Retry { task } => self.task_mut(*task)?.was_helped = true,

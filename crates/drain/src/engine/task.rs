@@ -45,6 +45,8 @@ pub struct TaskState {
     pub found_again: Option<Value>,
     /// How often what its fence is there for was tried in vain since it began.
     pub tries_in_vain: u32,
+    /// How often it began again with its fence since it began.
+    pub begun_again: u32,
     /// What the stage it is in found, and cannot begin from: a fence that was
     /// closed before, where nothing says what opens it, or no number to make
     /// steps from.
@@ -133,6 +135,7 @@ impl TaskState {
             fenced_since: None,
             found_again: None,
             tries_in_vain: 0,
+            begun_again: 0,
             unfit: None,
             governs: None,
             in_flight: None,

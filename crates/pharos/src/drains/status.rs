@@ -735,13 +735,12 @@ fn fenced(run: &Run, id: TaskId, fence: &Fence, now: Time) -> NeedsPerson {
 fn fenced_for(run: &Run, id: TaskId, status: &Status, patience: Millis) -> Option<NeedsPerson> {
     let (task, state) = (run.plan().task(id), run.state().task(id));
     let is_behind = matches!(state.phase, Phase::Running | Phase::Reverting);
-    let since = state.entered;
+    // Also one that is being closed: it may be already.
+    let since = |fence: &Fence| run.state().closed_fences.get(&(id, fence.knob)).copied();
+    let (closed, since) = task.fences.iter().find_map(|own| Some((own, since(own)?)))?;
     if !is_behind || status.now - since < patience {
         return None;
     }
-    // Also one that is being closed: it may be already.
-    let closed =
-        task.fences.iter().find(|fence| run.state().closed_fences.contains(&(id, fence.knob)))?;
     let knob = run.plan().knob(closed.knob);
     let hold = status.tasks[id.index()].hold.as_ref().map(|hold| hold.why.as_str());
     let reason = hold.unwrap_or("it waits");

@@ -358,6 +358,56 @@ fn a_fence_that_could_not_be_read_begins_again() {
     pair.world.check_replay();
 }
 
+/// Writes are refused meanwhile: it is not tried for ever, and the fence counts as closed from
+/// the first time on.
+#[test]
+fn a_fence_that_can_hardly_be_read_is_lifted_in_the_end() {
+    let mut pair = pair("");
+    pair.lag(4000.0);
+    pair.fenced();
+    let (fence, since) = (pair.fence, pair.world.now);
+    pair.lag(0.0);
+    let is_over = |pair: &Pair| pair.world.phase(DB) == Phase::Failed;
+    for _ in 0..40 {
+        if is_over(&pair) {
+            break;
+        }
+        let closed = pair.world.run.state().closed_fences.get(&(DB, fence)).copied();
+        assert!(closed.is_some_and(|at| at <= since), "{closed:?}");
+        pair.world.unreadable.insert(fence);
+        pair.world.until("it begins again", |world| {
+            let state = world.run.state().task(DB);
+            world.run.plan().task(DB).stages[state.stage.index()].name == "still-fenced"
+                || state.phase == Phase::Failed
+        });
+        pair.world.passes(Millis(3_000));
+        pair.world.unreadable.remove(&fence);
+        pair.world.pass();
+    }
+    assert!(is_over(&pair), "{:?}", pair.world.run.state().task(DB));
+    assert_eq!((pair.at(fence), pair.at(pair.primary)), ("open", "east"));
+    let failure = pair.world.run.state().task(DB).failure.clone().unwrap_or_default();
+    assert!(failure.contains("could not be read"), "{failure}");
+    pair.world.check_replay();
+}
+
+/// A switch that is a number, such as `read_only`, is one or the other: it has no half.
+#[test]
+fn a_fence_that_is_a_number_goes_back_at_once() {
+    let fence_to = "back_fence: db:fence/west
+      back_caught_up: {name: lag-back, query: lag_back, equals: 0, no_data: block}
+      fence_to: 1";
+    let mut pair = pair(fence_to);
+    pair.world.knobs[pair.fence.index()] = Value::Number(0.0);
+    pair.lag(4000.0);
+    let fence = pair.fence;
+    pair.world.until("it is fenced", |world| world.knobs[fence.index()] == Value::Number(1.0));
+    pair.world.say(Command::Abort { how: Abort::Revert });
+    pair.world.until("it is back", |world| world.outcome() == Some(RunOutcome::Reverted));
+    assert_eq!(pair.world.writes(fence), [1.0, 0.0]);
+    pair.world.check_replay();
+}
+
 #[test]
 fn a_fence_that_was_open_while_it_was_waited_for_begins_again() {
     let mut pair = pair("");

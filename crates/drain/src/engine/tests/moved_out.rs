@@ -1,6 +1,7 @@
 //! What something else moves out of a datacenter stays out, whatever the task that moves
 //! the knob is doing: a run brings traffic in by steps alone, and steps ask health.
 
+use super::promotion::text;
 use super::*;
 
 const BAD: Option<f64> = Some(99.0);
@@ -290,4 +291,145 @@ fn the_way_back_of_a_drain_waits_for_newer_samples() {
         world.until("it is back", |world| world.outcome() == Some(RunOutcome::Reverted));
         world.check_replay();
     }
+}
+
+/// Once is not again and again: where something else moved a knob past its goal is noted once.
+#[test]
+fn a_knob_that_is_moved_past_its_goal_after_it_arrived_is_noted_once() {
+    let mut sketch = Sketch::new();
+    let errors = sketch.below("errors", 1.0);
+    sketch.shift("web", &[]);
+    sketch.last().health = vec![errors];
+    let StageKind::Shift { to, .. } = &mut sketch.last().stages[0].kind else { unreachable!() };
+    *to = Goal::Value(Value::Number(0.4));
+    let mut world = World::open(sketch);
+    world.until("it is there", |world| world.knobs[0] == Value::Number(0.4));
+    world.values[0] = BAD;
+    set(&mut world, 0.0);
+    for _ in 0..10 {
+        world.passes(Millis::from_secs(3));
+        world.sweep();
+    }
+    let moved = |record: &&Record| matches!(record.fact, Fact::MovedOut { .. });
+    assert_eq!(world.log.iter().filter(moved).count(), 1);
+    let held = world.run.state().task(TaskId(0)).hold.clone();
+    assert!(matches!(held, Some((_, Hold::Breach { .. }))), "{held:?}");
+    world.values[0] = GOOD;
+    world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+    assert_eq!(world.knobs[0], Value::Number(0.0));
+    world.check_replay();
+}
+
+/// On the way back, too, and it says so.
+#[test]
+fn who_keeps_moving_it_is_contested_on_the_way_back() {
+    let (mut world, ..) = watched(OnBreach::Hold);
+    world.until("it is half-way", |world| world.knobs[0].number() <= Some(0.5));
+    world.say(Command::Abort { how: Abort::Revert });
+    for _ in 0..2 * DRIFTS_MAX {
+        world.passes(Millis::from_secs(3));
+        set(&mut world, 0.0);
+    }
+    let writes = world.writes(KnobId(0)).len();
+    stays(&mut world, 0.0);
+    assert_eq!(world.writes(KnobId(0)).len(), writes);
+    let held = world.run.state().task(TaskId(0)).hold.clone();
+    assert!(matches!(held, Some((_, Hold::Contested { .. }))), "{held:?}");
+    world.say(Command::Resume { task: Some(TaskId(0)) });
+    world.until("it is back", |world| world.outcome() == Some(RunOutcome::Reverted));
+    world.check_replay();
+}
+
+/// Whoever asks for the way back after that wants the knob where the other one puts it.
+#[test]
+fn a_revert_takes_a_contested_knob() {
+    let (mut world, ..) = watched(OnBreach::Hold);
+    world.until("it began", |world| world.knobs[0].number() <= Some(0.8));
+    for _ in 0..2 * DRIFTS_MAX {
+        set(&mut world, 1.0);
+        world.passes(Millis::from_secs(2));
+    }
+    let held = world.run.state().task(TaskId(0)).hold.clone();
+    assert!(matches!(held, Some((_, Hold::Contested { .. }))), "{held:?}");
+    world.say(Command::Abort { how: Abort::Revert });
+    world.until("it is back", |world| world.outcome() == Some(RunOutcome::Reverted));
+    assert_eq!(world.knobs[0], Value::Number(1.0));
+    world.check_replay();
+}
+
+/// A step that failed may have been done. Once the knob was read where it was before, and was
+/// moved since, it was not: what leads there now is something else.
+#[test]
+fn a_step_that_was_not_done_does_not_excuse_what_something_else_does_later() {
+    for is_moved_between in [false, true] {
+        let mut world = restore(0.0);
+        world.until("it is half-way", |world| world.knobs[0].number() >= Some(0.5));
+        let at = world.knobs[0].clone();
+        let writes = world.writes(KnobId(0)).len();
+        world.broken.insert(KnobId(0), Ended::Failed { why: "no answer".into() });
+        world.until("a step fails", |world| world.writes(KnobId(0)).len() > writes);
+        let step = *world.writes(KnobId(0)).last().unwrap();
+        world.values[0] = BAD;
+        world.broken.clear();
+        world.pass();
+        world.sweep();
+        if is_moved_between {
+            set(&mut world, 0.0);
+            // A crash forgets what was only read.
+            world.run = Run::resume(world.run.plan().clone(), &world.log).unwrap();
+        }
+        set(&mut world, step);
+        stays(&mut world, at.number().unwrap());
+        world.values[0] = GOOD;
+        world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+        world.check_replay();
+    }
+}
+
+/// How bad it is where nothing can be seen is not known: no patience makes it known.
+#[test]
+fn a_restore_without_data_does_not_begin_with_what_is_set_at_once() {
+    let mut sketch = Sketch::new();
+    let errors = sketch.below("errors", 1.0);
+    sketch.plan.conditions[0].no_data = NoData::Fail;
+    sketch.shift("web", &[]);
+    sketch.last().health = vec![errors];
+    sketch.last().stages[0].kind =
+        StageKind::Set { knob: KnobId(0), to: Goal::Value(text("ready")) };
+    sketch.plan.direction = Direction::Restore;
+    let mut world = World::open(sketch);
+    world.knobs[0] = text("maint");
+    world.values[0] = None;
+    for _ in 0..20 {
+        world.passes(Millis::from_secs(60));
+    }
+    assert_eq!(world.knobs[0], text("maint"));
+    let held = world.run.state().task(TaskId(0)).hold.clone();
+    assert!(matches!(held, Some((_, Hold::NoData { .. }))), "{held:?}");
+    // Bad health that is seen is what it may cure.
+    world.values[0] = BAD;
+    world.until("it is set", |world| world.knobs[0] == text("ready"));
+    world.values[0] = GOOD;
+    world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+    world.check_replay();
+}
+
+/// A step in that was done although it failed: backing off leads out from there by no more
+/// than a step, and not from where it began.
+#[test]
+fn backing_off_begins_where_the_knob_is() {
+    let (mut world, ..) = watched(OnBreach::BackOff);
+    world.until("it began", |world| world.knobs[0].number() <= Some(0.8));
+    let writes = world.writes(KnobId(0)).len();
+    world.broken.insert(KnobId(0), Ended::Failed { why: "no answer".into() });
+    world.until("a step fails", |world| world.writes(KnobId(0)).len() > writes);
+    let at = *world.writes(KnobId(0)).last().unwrap();
+    world.broken.clear();
+    world.values[0] = BAD;
+    let writes = world.writes(KnobId(0)).len();
+    world.knobs[0] = Value::Number(at);
+    world.until("it backs off", |world| world.writes(KnobId(0)).len() > writes);
+    let next = world.writes(KnobId(0))[writes];
+    assert!(next - at <= PACE.step_max + 1e-9 && next > at, "{at} to {next}");
+    world.check_replay();
 }
