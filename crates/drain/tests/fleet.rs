@@ -202,7 +202,7 @@ impl World {
             let knob = KnobId(service as u32);
             let kind = match to.value() {
                 Value::Number(_) => StageKind::Shift { knob, to },
-                Value::Text(_) => StageKind::Set { knob, to },
+                Value::Text(_) => StageKind::Set { knob, to, of: None },
             };
             let failed = Next::Exit(Exit::Failed);
             Task {

@@ -91,7 +91,7 @@ impl<'p> Turn<'p> {
             StageKind::Shift { knob, to } => {
                 Some((*knob, Turn::Steps { to: to.value(), first: pace.first }))
             }
-            StageKind::Set { knob, to } => Some((*knob, Turn::Once { to: to.value() })),
+            StageKind::Set { knob, to, .. } => Some((*knob, Turn::Once { to: to.value() })),
             StageKind::Govern { knob, .. } => Some((*knob, Turn::Rate)),
             _ => None,
         }

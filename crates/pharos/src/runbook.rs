@@ -137,7 +137,7 @@ fn assumed(drain: &Plan) -> BTreeMap<String, Value> {
     let mut positions: BTreeMap<String, Value> =
         drain.knobs.iter().map(|knob| (knob.to_string(), Value::Number(1.0))).collect();
     for stage in drain.tasks.iter().flat_map(|task| &task.stages) {
-        if let StageKind::Set { knob, to } = &stage.kind
+        if let StageKind::Set { knob, to, .. } = &stage.kind
             && to.value().number().is_none()
         {
             positions.insert(drain.knob(*knob).to_string(), Value::Text("as it was".into()));

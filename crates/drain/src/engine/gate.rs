@@ -69,7 +69,7 @@ impl Run {
     pub(super) fn unseen_behind(&self, now: Time, task: TaskId) -> Option<ConditionId> {
         let (own, state) = (self.plan.task(task), self.state.task(task));
         let stage = self.state.stage(&self.plan, task);
-        let StageKind::Set { knob, to } = &stage.kind else { return None };
+        let StageKind::Set { knob, to, .. } = &stage.kind else { return None };
         let Next::Stage(next) = stage.done else { return None };
         let condition = own.stages[next.index()].condition()?;
         let is_overridden =

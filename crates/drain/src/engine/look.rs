@@ -113,7 +113,7 @@ impl Run {
         let is_no_place = |task: &TaskId| {
             let (own, state) = (self.plan.task(*task), self.state.task(*task));
             let closes = match &self.state.stage(&self.plan, *task).kind {
-                StageKind::Set { knob, to } => own.is_closed_by(*knob, to.value()),
+                StageKind::Set { knob, to, .. } => own.is_closed_by(*knob, to.value()),
                 _ => false,
             };
             own.is_half_promoted(knob, &found)

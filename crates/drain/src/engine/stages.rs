@@ -43,7 +43,7 @@ impl Run {
         }
         match &stage.kind {
             StageKind::Shift { knob, to } => self.shift(now, task, *knob, to),
-            StageKind::Set { knob, to } => self.set(now, task, *knob, to),
+            StageKind::Set { knob, to, .. } => self.set(now, task, *knob, to),
             StageKind::PutBack { knob } => self.put_back(now, task, *knob),
             StageKind::Verify { knob, .. } => match self.state.task(task).verified {
                 Some(true) => self.leave(now, task, Outcome::Done),
@@ -146,9 +146,21 @@ impl Run {
         let (own, state) = (self.plan.task(task), self.state.task(task));
         let before = match state.is_undoing {
             true => own.goal_of(knob),
-            false => state.origin(knob),
+            false => own.fenced_primary(state.stage).or(state.origin(knob)),
         };
         before.is_some_and(|before| before.is_met_by(value))
+    }
+
+    /// Who may be the primary where a task changes that: the one that its fence keeps from
+    /// taking writes, and the one that is promoted. Nothing tells what any other has.
+    fn known_primaries(&self, task: TaskId) -> Vec<Value> {
+        let (own, state) = (self.plan.task(task), self.state.task(task));
+        let origin = own.undone_knob().and_then(|primary| state.origin(primary));
+        let known = match own.fenced_primary(state.stage).filter(|_| !state.is_undoing) {
+            Some(fenced) => [Some(fenced), own.undone_goal()],
+            None => [origin, own.undone_goal()],
+        };
+        known.into_iter().flatten().cloned().collect()
     }
 
     /// When the stage that a task is in is late: so long after it was entered. A task
@@ -231,7 +243,8 @@ impl Run {
                 format!("{name}: {knob} is not {to} any more")
             }
             (_, StageKind::PutBack { knob } | StageKind::Set { knob, .. })
-                if let Some(why) = self.why_kept_closed(task, *knob) =>
+                if self.plan.task(task).closed_in(state.stage).is_none()
+                    && let Some(why) = self.why_kept_closed(task, *knob) =>
             {
                 format!("{name}: {why}; accepted: see to it that one does, then `retry`")
             }
@@ -245,7 +258,9 @@ impl Run {
                     self.plan.knob(*knob)
                 )
             }
-            (_, StageKind::Set { knob, to }) if self.begins_in_vain(task, *knob, to.value()) => {
+            (_, StageKind::Set { knob, to, .. })
+                if self.begins_in_vain(task, *knob, to.value()) =>
+            {
                 let why = state.failure.as_ref().map_or(String::new(), |why| format!(", {why}"));
                 format!(
                     "{name}: {} was closed {} times in vain: it could not be read, was opened, or \
@@ -260,15 +275,20 @@ impl Run {
                     && self.plan.task(task).is_fence(*knob) =>
             {
                 let primary = self.plan.knob(primary);
-                let before = state.origin(self.plan.task(task).undone_knob().unwrap_or(*knob));
-                let before = before.map_or("another".into(), Value::to_string);
-                format!(
-                    "{name}: {primary} is {found}, and was {before}: something else changed it, \
-                     and nothing tells what is missing; accepted: {before} again and `retry`, or \
-                     `abort` and a run of its own"
-                )
+                match self.plan.task(task).fenced_primary(state.stage) {
+                    Some(fenced) => format!(
+                        "{name}: {primary} is {found}, and {} keeps {fenced} from taking writes: \
+                         what {found} has taken would be lost; accepted: {fenced} again and \
+                         `retry`, or `skip`, which leaves {found} the primary",
+                        self.plan.knob(*knob)
+                    ),
+                    None => format!(
+                        "{name}: {primary} is {found}: something else changed it, and nothing \
+                         tells what is missing; accepted: `abort` and a run of its own"
+                    ),
+                }
             }
-            (_, StageKind::Set { knob, to }) if state.unfit.is_some() => format!(
+            (_, StageKind::Set { knob, to, .. }) if state.unfit.is_some() => format!(
                 "{name}: {} was {} already, and nothing says what opens it; accepted: open it, \
                  then `retry`",
                 self.plan.knob(*knob),
@@ -541,8 +561,7 @@ impl Run {
             self.look_first(now, task, primary);
             return true;
         };
-        let known = [state.origin(primary), own.undone_goal()];
-        let is_known = known.into_iter().flatten().any(|value| value.is_met_by(found));
+        let is_known = self.known_primaries(task).iter().any(|value| value.is_met_by(found));
         if !is_known {
             self.leave(now, task, Outcome::Failed);
         }
@@ -553,7 +572,12 @@ impl Run {
     fn put_back(&mut self, now: Time, task: TaskId, knob: KnobId) {
         let state = self.state.task(task);
         let is_due = !state.stage_done && state.origin(knob).is_some();
-        if is_due && self.plan.task(task).is_fence(knob) && self.keeps_closed(now, task, knob) {
+        let is_fence = self.plan.task(task).is_fence(knob);
+        if is_fence && is_due && !self.state.closed_fences.contains_key(&(task, knob)) {
+            // It gave up before it closed it.
+            return self.leave(now, task, Outcome::Done);
+        }
+        if is_due && is_fence && self.keeps_closed(now, task, knob) {
             return;
         }
         match self.state.task(task).origin(knob).cloned() {
@@ -585,10 +609,8 @@ impl Run {
         let primary = own.undone_knob().filter(|_| own.is_fence(fence))?;
         let found = state.found_again.as_ref()?;
         let is_set = matches!(self.state.stage(&self.plan, task).kind, StageKind::Set { .. });
-        let is_origin = || state.origin(primary).is_some_and(|origin| origin.is_met_by(found));
-        let is_goal = || own.undone_goal().is_some_and(|goal| goal.is_met_by(found));
         let is_as_it_should_be = match is_set {
-            true => is_origin() || is_goal(),
+            true => self.known_primaries(task).iter().any(|known| known.is_met_by(found)),
             false => self.is_unpromoted(task, primary, found),
         };
         (!is_as_it_should_be).then(|| {
@@ -601,26 +623,27 @@ impl Run {
     }
 
     /// What must be so when an effect is done, and not only when it was decided: the fence
-    /// that it is done behind is closed, or the primary that a fence is opened over is
-    /// one of two. The knob, and what it must be.
-    pub fn required_by(&self, effect: EffectId) -> Option<(KnobId, Vec<Value>)> {
-        let in_flight = self.state.in_flight.get(&effect)?;
+    /// that it is done behind is closed, and the primary is the one that the fence is for or
+    /// the one that is promoted. The knobs, and what they may be.
+    pub fn required_by(&self, effect: EffectId) -> Vec<(KnobId, Vec<Value>)> {
+        let Some(in_flight) = self.state.in_flight.get(&effect) else { return Vec::new() };
         let (own, state) = (self.plan.task(in_flight.task), self.state.task(in_flight.task));
         let is_on_way = state.phase == Phase::Running || state.is_undoing;
+        let primary = || Some((own.undone_knob()?, self.known_primaries(in_flight.task)));
         match &in_flight.what {
             // What closes a fence asks nobody.
-            Effect::Write { knob, value } if own.is_closed_by(*knob, value) => None,
+            Effect::Write { knob, value } if own.is_closed_by(*knob, value) => Vec::new(),
             Effect::Write { knob, value } if own.is_opened_by(*knob, value) => {
-                let primary = own.undone_knob()?;
-                let known = [state.origin(primary), own.undone_goal()];
-                Some((primary, known.into_iter().flatten().cloned().collect()))
+                primary().into_iter().collect()
             }
             Effect::Write { .. } | Effect::Act(_) if is_on_way && own.is_guarded(state.stage) => {
-                let fence = own.closed_in(own.fence_before(state.stage)?)?;
-                let closed = own.fences.iter().find(|own| own.knob == fence)?.closed.clone();
-                Some((fence, vec![closed]))
+                let closed = own.fence_before(state.stage).and_then(|at| own.closed_in(at));
+                let closed = own.fences.iter().find(|own| Some(own.knob) == closed);
+                let closed = closed.map(|fence| (fence.knob, vec![fence.closed.clone()]));
+                // The fence last: it is the one that may change unseen.
+                primary().into_iter().chain(closed).collect()
             }
-            _ => None,
+            _ => Vec::new(),
         }
     }
 

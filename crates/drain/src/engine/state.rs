@@ -3,7 +3,7 @@
 //! [`State::apply`] decides nothing. What it meets was decided when it was
 //! written, so the state after a crash is the state before it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
 use super::actor::{Actor, People};
@@ -276,7 +276,7 @@ impl State {
                 }
                 self.enter(*task, *stage, kind_of(plan, *task, *stage)?, at)?;
                 let closes = |own: &Fence, value: &Value| own.closed.is_met_by(value);
-                if let StageKind::Set { knob, to } = &own.stages[stage.index()].kind
+                if let StageKind::Set { knob, to, .. } = &own.stages[stage.index()].kind
                     && own.fences.iter().any(|own| own.knob == *knob && closes(own, to.value()))
                 {
                     let state = self.task_mut(*task)?;
@@ -542,6 +542,7 @@ impl State {
         };
         let (own, stage) = (plan.task(task), self.task(task).stage);
         let is_guarded = own.is_guarded(stage);
+        let is_of_fence = phase == Phase::Running && own.fenced_primary(stage).is_some();
         let is_found_again = match own.stages[stage.index()].kind {
             // Whether what failed has worked all the same.
             StageKind::Set { knob: own, .. } if is_guarded => own == knob,
@@ -554,7 +555,7 @@ impl State {
             && match &own.stages[stage.index()].kind {
                 _ if is_way_back => true,
                 StageKind::PutBack { knob: fence } => own.is_fence(*fence),
-                StageKind::Set { knob: fence, to } => {
+                StageKind::Set { knob: fence, to, .. } => {
                     own.is_opened_by(*fence, to.value())
                         || (phase == Phase::Running && own.is_fence(*fence))
                 }
@@ -581,6 +582,10 @@ impl State {
         }
         let state = self.task_mut(task)?;
         let origin = plan.task(task).origin_of(knob, value);
+        let is_another_primary = is_of_fence && undone == Some(knob) && {
+            let known = [own.fenced_primary(stage), own.undone_goal()];
+            !known.into_iter().flatten().any(|known| known.is_met_by(value))
+        };
         match &origin {
             // What opens it is not known: it would be put back closed.
             None => state.unfit = Some(value.clone()),
@@ -588,6 +593,8 @@ impl State {
             Some(_) if needs_number && value.number().is_none() => {
                 state.unfit = Some(value.clone());
             }
+            // Whoever is primary beside those two is none to go back to.
+            Some(_) if is_another_primary => {}
             Some(origin) if state.origin(knob).is_none() => {
                 state.origins.push((knob, origin.clone()));
             }
@@ -880,7 +887,7 @@ impl Stage {
     /// Whether an effect is what this stage is there for.
     fn wants(&self, what: &Effect) -> bool {
         match (&self.kind, what) {
-            (StageKind::Set { knob: own, to }, Effect::Write { knob, value }) => {
+            (StageKind::Set { knob: own, to, .. }, Effect::Write { knob, value }) => {
                 own == knob && to.value() == value
             }
             (StageKind::Govern { knob: own, .. }, Effect::Write { knob, .. }) => own == knob,

@@ -196,7 +196,7 @@ impl<'a, 'p> Compiler<'a, 'p> {
             let is_promoted = template.is_some_and(|template| template.undo.is_some());
             for stage in stages.unwrap_or_default() {
                 let (Work::Shift { knob, to: Aim::Value(goal), returns: false }
-                | Work::Set { knob, to: Aim::Value(goal), returns: false }) = stage.work
+                | Work::Set { knob, to: Aim::Value(goal), returns: false, .. }) = stage.work
                 else {
                     continue;
                 };
@@ -426,8 +426,12 @@ impl<'a, 'p> Compiler<'a, 'p> {
                 }
                 StageKind::Shift { knob: self.knob(knob)?, to }
             }
-            Work::Set { knob, to, .. } => {
-                StageKind::Set { to: self.goal(draft, knob, to)?, knob: self.knob(knob)? }
+            Work::Set { knob, to, of, .. } => {
+                let of = match of {
+                    Some(of) => Some(self.primary(draft, of)?),
+                    None => None,
+                };
+                StageKind::Set { to: self.goal(draft, knob, to)?, knob: self.knob(knob)?, of }
             }
             Work::PutBack { knob } => StageKind::PutBack { knob: self.knob(knob)? },
             Work::Verify { knob, to } => {
@@ -502,7 +506,7 @@ impl<'a, 'p> Compiler<'a, 'p> {
     /// first value that it sets is the closed one.
     fn fences(&self, stages: &[Stage]) -> Vec<Fence> {
         let set = |stage: &Stage, knob: KnobId| match &stage.kind {
-            StageKind::Set { knob: own, to } if *own == knob => Some(to.value().clone()),
+            StageKind::Set { knob: own, to, .. } if *own == knob => Some(to.value().clone()),
             _ => None,
         };
         let mut fences: Vec<Fence> = Vec::new();
@@ -548,6 +552,20 @@ impl<'a, 'p> Compiler<'a, 'p> {
     /// recorded before it is changed.
     fn is_untouched(&self, knob: &str) -> bool {
         !self.given.originals.is_empty() && !self.given.originals.contains_key(knob)
+    }
+
+    /// The primary that a fence is for; the original is that of the knob which is promoted.
+    fn primary(&mut self, draft: &Draft<'_>, of: &Aim) -> Option<Value> {
+        if let Aim::Value(value) = of {
+            return Some(value.clone());
+        }
+        let template = self.runbooks.template(&draft.task.template.as_ref()?.value)?;
+        let stages = runbook::expand(template, draft.task, &draft.service.name.value, self.dc())?;
+        let promoted = stages.iter().find_map(|stage| match &stage.work {
+            Work::Set { knob, to, .. } if to == of => Some(knob),
+            _ => None,
+        });
+        Some(self.goal(draft, promoted?, of)?.value().clone())
     }
 
     fn goal(&mut self, draft: &Draft<'_>, knob: &str, to: &Aim) -> Option<Goal> {

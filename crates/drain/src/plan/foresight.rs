@@ -242,7 +242,7 @@ impl Plan {
         let mut moves = Vec::new();
         for id in self.task_ids() {
             for stage in self.task(id).forward() {
-                let (StageKind::Shift { knob, to } | StageKind::Set { knob, to }) = &stage.kind
+                let (StageKind::Shift { knob, to } | StageKind::Set { knob, to, .. }) = &stage.kind
                 else {
                     continue;
                 };

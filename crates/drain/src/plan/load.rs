@@ -99,7 +99,7 @@ impl Loads {
 fn goals(plan: &Plan) -> BTreeMap<&super::Knob, &Value> {
     let stages = plan.tasks.iter().flat_map(|task| &task.stages);
     let written = stages.filter_map(|stage| match &stage.kind {
-        StageKind::Shift { knob, to } | StageKind::Set { knob, to } => {
+        StageKind::Shift { knob, to } | StageKind::Set { knob, to, .. } => {
             Some((plan.knob(*knob), to.value()))
         }
         _ => None,

@@ -337,6 +337,9 @@ pub enum StageKind {
     Set {
         knob: KnobId,
         to: Goal,
+        /// If it closes a fence: the primary that this keeps from taking writes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        of: Option<Value>,
     },
     /// Writes a knob back to where this task found it.
     PutBack {
@@ -512,9 +515,10 @@ impl Plan {
         for task in &mut self.tasks {
             for stage in &mut task.stages {
                 match &mut stage.kind {
-                    StageKind::Set { knob, to } if switches.contains(knob) => {
+                    StageKind::Set { knob, to, of } if switches.contains(knob) => {
                         let (Goal::Value(to) | Goal::Original(to)) = to;
                         name(to);
+                        of.iter_mut().for_each(name);
                     }
                     StageKind::Verify { knob, to } if switches.contains(knob) => name(to),
                     _ => {}
@@ -615,9 +619,30 @@ impl Task {
     /// The fence that a stage closes.
     pub fn closed_in(&self, stage: StageId) -> Option<KnobId> {
         match &self.stages[stage.index()].kind {
-            StageKind::Set { knob, to } => self.is_closed_by(*knob, to.value()).then_some(*knob),
+            StageKind::Set { knob, to, .. } => {
+                self.is_closed_by(*knob, to.value()).then_some(*knob)
+            }
             _ => None,
         }
+    }
+
+    /// The primary that the fence of a stage, or the one before it, keeps from taking writes.
+    pub fn fenced_primary(&self, stage: StageId) -> Option<&Value> {
+        let closes = self.closed_in(stage).map(|_| stage);
+        match &self.stages[closes.or_else(|| self.fence_before(stage))?.index()].kind {
+            StageKind::Set { of, .. } => of.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// The fences that what the task is there for closes, each with the primary that it keeps
+    /// from taking writes, and the knob that says who is primary.
+    pub fn fenced_primaries(&self) -> impl Iterator<Item = (&Fence, KnobId, &Value)> {
+        let stages = (0..self.forward().len()).map(|at| StageId(at as u32));
+        stages.filter_map(|stage| {
+            let fence = self.fence(self.closed_in(stage)?)?;
+            Some((fence, self.undone_knob()?, self.fenced_primary(stage)?))
+        })
     }
 
     /// The stage right before another that reads whether a fence is still closed.
@@ -632,7 +657,12 @@ impl Task {
     }
 
     pub fn is_fence(&self, knob: KnobId) -> bool {
-        self.fences.iter().any(|own| own.knob == knob)
+        self.fence(knob).is_some()
+    }
+
+    /// The fence that a knob is, if it is one.
+    pub fn fence(&self, knob: KnobId) -> Option<&Fence> {
+        self.fences.iter().find(|own| own.knob == knob)
     }
 
     /// Whether a stage does what a fence is closed for: it changes something behind
@@ -646,7 +676,7 @@ impl Task {
         let Some(fence) = self.fence_before(stage).filter(|_| does) else { return false };
         let between = &self.stages[fence.index()..stage.index()];
         let opens = |own: &Stage| match &own.kind {
-            StageKind::Set { knob, to } => self.is_opened_by(*knob, to.value()),
+            StageKind::Set { knob, to, .. } => self.is_opened_by(*knob, to.value()),
             _ => false,
         };
         // A switch that is put back on the way is no fence if all may be interrupted.
@@ -662,7 +692,7 @@ impl Task {
     /// What a knob is set to last by what the task is there for.
     pub fn goal_of(&self, knob: KnobId) -> Option<&Value> {
         let mut goals = self.forward().iter().filter_map(|stage| match &stage.kind {
-            StageKind::Set { knob: own, to } if *own == knob => Some(to.value()),
+            StageKind::Set { knob: own, to, .. } if *own == knob => Some(to.value()),
             _ => None,
         });
         goals.next_back()

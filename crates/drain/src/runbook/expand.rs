@@ -50,6 +50,8 @@ pub(crate) enum Work {
     Set {
         knob: String,
         to: Aim,
+        /// If it closes a fence: the primary that this keeps from taking writes.
+        of: Option<Aim>,
         returns: bool,
     },
     PutBack {
@@ -290,13 +292,17 @@ fn work_of(stage: &str, mut inputs: Inputs) -> Option<Work> {
     let text = |inputs: &Inputs, name: &str| inputs.get(name).and_then(Argument::text);
     let returns = text(&inputs, "returns").as_deref() == Some("by-itself");
     let knob = |inputs: &Inputs| text(inputs, "knob");
-    let aim = |inputs: &Inputs| match inputs.get("to")? {
+    let aim_of = |inputs: &Inputs, name: &str| match inputs.get(name)? {
         Argument::Original => Some(Aim::Original),
         other => other.value().map(Aim::Value),
     };
+    let aim = |inputs: &Inputs| aim_of(inputs, "to");
     Some(match stage {
         "Shift" => Work::Shift { knob: knob(&inputs)?, to: aim(&inputs)?, returns },
-        "Set" => Work::Set { knob: knob(&inputs)?, to: aim(&inputs)?, returns },
+        "Set" => {
+            let (to, of) = (aim(&inputs)?, aim_of(&inputs, "of"));
+            Work::Set { knob: knob(&inputs)?, to, of, returns }
+        }
         "PutBack" => Work::PutBack { knob: knob(&inputs)? },
         "Verify" => match aim(&inputs)? {
             Aim::Value(to) => Work::Verify { knob: knob(&inputs)?, to },

@@ -219,6 +219,7 @@ fn parameter((name, node): (Placed<String>, &Node)) -> Parameter {
         required: node.get("required").and_then(truth).unwrap_or(false),
         exact: node.get("exact").and_then(truth).unwrap_or(false),
         together_with: names(node, "together_with"),
+        needs: names(node, "needs"),
         default: node.get("default").cloned(),
         about: text(node, "about").unwrap_or_default().to_owned(),
     }

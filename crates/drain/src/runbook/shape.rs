@@ -405,6 +405,7 @@ pub(crate) static PARAMETER: Shape = Shape {
             Optional,
             "If it is given, one of these parameters must be too.",
         ),
+        field("needs", List(&Name), Optional, "If it is given, all of these must be too."),
         field(
             "exact",
             Truth,

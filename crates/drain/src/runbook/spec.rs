@@ -151,6 +151,8 @@ pub(crate) struct Parameter {
     pub exact: bool,
     /// Other parameters, one of which must be given with it.
     pub together_with: Vec<Placed<String>>,
+    /// Other parameters, all of which must be given with it.
+    pub needs: Vec<Placed<String>>,
     pub default: Option<Node>,
     pub about: String,
 }

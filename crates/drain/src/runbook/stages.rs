@@ -147,6 +147,11 @@ pub(crate) static STAGES: [StageShape; 13] = [
         inputs: &[
             required("knob", Knob, "What is written."),
             required("to", Setting, "What to: a share, a number, a text, or `original`."),
+            optional(
+                "of",
+                Setting,
+                "If this closes a fence: the primary that it keeps from taking writes.",
+            ),
             RETURNS,
         ],
     },

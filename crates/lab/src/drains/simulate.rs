@@ -169,7 +169,7 @@ fn after_a_wait(plan: &Plan, task: &Task) -> Plan {
 fn do_at_once(world: &mut World, plan: &Plan, task: TaskId) -> Result<(), String> {
     for stage in plan.task(task).forward() {
         match &stage.kind {
-            StageKind::Shift { knob, to } | StageKind::Set { knob, to } => {
+            StageKind::Shift { knob, to } | StageKind::Set { knob, to, .. } => {
                 let dial = world.dial(plan.knob(*knob))?;
                 world.turn(&dial, to.value())?;
             }

@@ -148,7 +148,11 @@ impl Sketch {
     }
 
     pub fn set(&mut self, driver: &str, name: &str, to: &str) -> StageKind {
-        StageKind::Set { knob: self.knob(driver, name), to: Goal::Value(Value::Text(to.into())) }
+        StageKind::Set {
+            knob: self.knob(driver, name),
+            to: Goal::Value(Value::Text(to.into())),
+            of: None,
+        }
     }
 
     /// The task that was made last.

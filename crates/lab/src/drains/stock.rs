@@ -115,8 +115,8 @@ impl Graft<'_> {
             StageKind::Shift { knob, to } => {
                 StageKind::Shift { knob: self.knob(*knob), to: to.clone() }
             }
-            StageKind::Set { knob, to } => {
-                StageKind::Set { knob: self.knob(*knob), to: to.clone() }
+            StageKind::Set { knob, to, of } => {
+                StageKind::Set { knob: self.knob(*knob), to: to.clone(), of: of.clone() }
             }
             StageKind::PutBack { knob } => StageKind::PutBack { knob: self.knob(*knob) },
             StageKind::Verify { knob, to } => {
@@ -159,7 +159,7 @@ pub fn aim(stages: &mut [Stage], knob: KnobId, at: f64) {
                 *to = Goal::Original(Value::Number(at));
             }
             // As plans have it of what is promoted.
-            StageKind::Set { knob: own, to } if *own == knob => {
+            StageKind::Set { knob: own, to, .. } if *own == knob => {
                 *to = Goal::Original(Value::Number(at).into_name());
             }
             _ => {}

@@ -635,13 +635,27 @@ const FENCE_LOOK_MAX_MS: u64 = 2000;
 async fn still_holds(
     drivers: &Drivers,
     plan: &Plan,
-    required: &Option<(KnobId, Vec<Value>)>,
+    required: &[(KnobId, Vec<Value>)],
     decided: u64,
 ) -> drivers::Result<u64> {
-    let Some((knob, accepted)) = required else { return Ok(decided) };
-    tenure::is_recent(decided)?;
-    let is_fence = plan.tasks.iter().any(|task| task.is_fence(*knob));
-    let knob = plan.knob(*knob);
+    let mut known = None;
+    for (knob, accepted) in required {
+        tenure::is_recent(decided)?;
+        let asked = is_still(drivers, plan, *knob, accepted).await?;
+        known.get_or_insert(asked);
+    }
+    Ok(known.unwrap_or(decided))
+}
+
+/// Whether a knob still has one of the values that it may have. Says when it was asked.
+async fn is_still(
+    drivers: &Drivers,
+    plan: &Plan,
+    knob: KnobId,
+    accepted: &[Value],
+) -> drivers::Result<u64> {
+    let is_fence = plan.tasks.iter().any(|task| task.is_fence(knob));
+    let knob = plan.knob(knob);
     let not_done = |why: String| drivers::Error::Transient(format!("not done: {knob} {why}"));
     let asked = boot_ms();
     let found = drivers.read(knob).await;

@@ -71,6 +71,8 @@ pub struct Recorded {
     services: BTreeMap<String, ServiceLeft>,
     /// The newest plan, for what it says about traffic.
     pub plan: Arc<Plan>,
+    /// The plans of all drains since the last complete restore, the newest first.
+    pub drain_plans: Vec<Arc<Plan>>,
     /// The drains whose knobs are to be kept, the newest first: each with those that
     /// no newer run of a person set.
     pub drains: Vec<Kept>,
@@ -415,6 +417,7 @@ impl Recorded {
             knobs: Vec::new(),
             services: BTreeMap::new(),
             plan: run.plan().clone(),
+            drain_plans: Vec::new(),
             drains: Vec::new(),
             touched: BTreeSet::new(),
             given_up: None,
@@ -439,6 +442,9 @@ impl Recorded {
                 self.given_up.get_or_insert(of.id);
             }
             return;
+        }
+        if plan.direction == Direction::Drain {
+            self.drain_plans.push(plan.clone());
         }
         self.add_services(of.id, run);
         self.add_kept(of.id, run, |_| true);

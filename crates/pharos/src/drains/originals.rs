@@ -196,7 +196,7 @@ fn brought_back(plan: &Plan) -> BTreeSet<String> {
     let stages = plan.tasks.iter().flat_map(|task| &task.stages);
     let goals = stages.filter_map(|stage| match &stage.kind {
         StageKind::Shift { knob, to: Goal::Original(_) }
-        | StageKind::Set { knob, to: Goal::Original(_) } => Some(plan.knob(*knob).to_string()),
+        | StageKind::Set { knob, to: Goal::Original(_), .. } => Some(plan.knob(*knob).to_string()),
         _ => None,
     });
     goals.collect()

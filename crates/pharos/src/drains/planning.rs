@@ -9,7 +9,7 @@ use drain::engine::Mode;
 use drain::fleet::Limit;
 use drain::history::{STUCK_MARGIN, Sample, expect};
 use drain::runbook::{Library, Problem, Severity};
-use drain::{Away, Direction, Expected, Knob, LeftBehind, Millis, Plan, StageKind, Task};
+use drain::{Away, Direction, Expected, Knob, LeftBehind, Millis, Plan, StageKind, Task, Value};
 use tokio::sync::Semaphore;
 
 use super::ledger::{self, direction_name};
@@ -191,7 +191,12 @@ impl Drains {
         if plan.direction == Direction::Restore {
             judge_left_behind(plan, &mut survey);
             if let Ok(Some(recorded)) = fleet::recorded(&self.world, &plan.datacenter).await {
-                survey.problems.extend(unfenced(&recorded.plan, plan));
+                for drained in &recorded.drain_plans {
+                    let found = unfenced(drained, plan);
+                    let new = found.into_iter().filter(|why| !survey.problems.contains(why));
+                    let new: Vec<String> = new.collect();
+                    survey.problems.extend(new);
+                }
             }
             let read = self.library_to_restore(&plan.datacenter, turn).await;
             let left_out = read.map(|(_, left_out)| left_out).unwrap_or_default();
@@ -216,10 +221,9 @@ impl Drains {
     /// A drain leaves the old primary fenced until its restore. A promotion in another
     /// datacenter may make just that server the primary: then every write is refused.
     async fn judge_fences_of_others(&self, plan: &Plan, survey: &mut Survey) {
-        let promoted = |plan: &Plan| -> BTreeSet<Knob> {
-            let undone = plan.tasks.iter().filter_map(Task::undone_knob);
-            undone.map(|knob| plan.knob(knob).clone()).collect()
-        };
+        let promoted: Vec<(&Knob, &Value)> = (plan.tasks.iter())
+            .filter_map(|task| Some((plan.knob(task.undone_knob()?), task.undone_goal()?)))
+            .collect();
         // What this plan sets on its way is looked at by its own tasks. That it would set a
         // fence on the way back says nothing: that one is the new primary's.
         let is_set = |knob: &Knob| {
@@ -229,19 +233,18 @@ impl Drains {
                 _ => false,
             })
         };
-        let primaries = promoted(plan);
         let Ok(drained) = self.world.store.drained().await else { return };
         let others = drained.into_iter().filter(|own| own.datacenter != plan.datacenter);
-        for other in others.filter(|_| !primaries.is_empty()) {
+        for other in others.filter(|_| !promoted.is_empty()) {
             let Ok(Some(left)) = fleet::recorded(&self.world, &other.datacenter).await else {
                 continue;
             };
-            for task in left.plan.tasks.iter() {
-                let primary = task.undone_knob().map(|knob| left.plan.knob(knob));
-                let Some(primary) = primary.filter(|own| primaries.contains(own)) else { continue };
-                for fence in &task.fences {
-                    let knob = left.plan.knob(fence.knob);
-                    if is_set(knob) {
+            for left in &left.drain_plans {
+                for (fence, primary, of) in left.tasks.iter().flat_map(Task::fenced_primaries) {
+                    let (knob, primary) = (left.knob(fence.knob), left.knob(primary));
+                    let makes =
+                        |(own, goal): &(&Knob, &Value)| *own == primary && of.is_met_by(goal);
+                    if !promoted.iter().any(makes) || is_set(knob) {
                         continue;
                     }
                     let Ok(found) = self.world.drivers.read(knob).await else { continue };
@@ -249,14 +252,17 @@ impl Drains {
                         continue;
                     }
                     let why = format!(
-                        "{knob} is {found} since the drain of {}, and this run sets {primary}: if \
-                         that makes its server the primary, all writes are refused; accepted: a \
+                        "{knob} is {found} since the drain of {}, and this run sets {primary} to \
+                         {of}, which that fences: all writes would be refused; accepted: a \
                          restore of {0} first, or --disaster and then opening it by hand",
                         other.datacenter
                     );
-                    match plan.direction {
-                        Direction::Drain => survey.problems.push(why),
-                        Direction::Restore => survey.warnings.push(why),
+                    let found = match plan.direction {
+                        Direction::Drain => &mut survey.problems,
+                        Direction::Restore => &mut survey.warnings,
+                    };
+                    if !found.contains(&why) {
+                        found.push(why);
                     }
                 }
             }
@@ -385,7 +391,7 @@ mod tests {
 
     const EVACUATION: &str = "pharos: evacuation/v1\ndatacenter: east\nservices: [db]\n\
         datacenters: {east: {capacity: 10}, west: {capacity: 10}}\n";
-    const FENCED: &str = "{template: Promote, with: {knob: \"db:primary\", to: GOAL, \
+    const FENCED: &str = "{template: Promote, with: {knob: \"db:primary\", from: FROM, to: GOAL, \
         fence: \"db:writes\", caught_up: lag, unfence_to: open}}";
     const OPEN: &str = "{template: ConfigChange, with: {knob: \"db:primary\", content: GOAL}}";
 
@@ -394,8 +400,8 @@ mod tests {
             "pharos: service/v1\nservice: db\ntraffic: stateful\nuser_facing: false\n\
              health: {{lag: {{query: max(lag), at_most: 0, no_data: block}}}}\n\
              drain:\n  move: {}\nrestore:\n  move: {}\n",
-            drain.replace("GOAL", "west"),
-            restore.replace("GOAL", "original"),
+            drain.replace("GOAL", "west").replace("FROM", "east"),
+            restore.replace("GOAL", "original").replace("FROM", "west"),
         );
         let files = [("east.yaml", EVACUATION), ("db.yaml", &service)];
         let files = files.map(|(name, text)| (name.to_owned(), text.to_owned()));

@@ -69,6 +69,36 @@ pub struct ClosedFence {
     knob: String,
     found: String,
     since: Time,
+    /// The knob whose value says that just the fenced server is the primary: then the fence
+    /// was left closed on purpose, and refuses all writes all the same.
+    primary: Option<String>,
+}
+
+impl ClosedFence {
+    fn need(&self, now: Time) -> NeedsPerson {
+        let ClosedFence { run, datacenter, knob, found, since, primary } = self;
+        let (why, todo) = match primary {
+            Some(primary) => (
+                format!(
+                    "run {run} of {datacenter} left {knob} at {found}, and {primary}, which it \
+                     fences, is the primary: writes are refused"
+                ),
+                format!("open it by hand, or `restore {datacenter}`"),
+            ),
+            None => (
+                format!("run {run} of {datacenter} left {knob} at {found}: writes are refused"),
+                format!("`status {run}`, then `restore {datacenter}`, or open it by hand"),
+            ),
+        };
+        NeedsPerson {
+            kind: NeedKind::Fenced,
+            task: None,
+            knob: Some(knob.clone()),
+            since: (*since).min(now),
+            why,
+            todo,
+        }
+    }
 }
 
 /// A knob that was found elsewhere.
@@ -113,9 +143,53 @@ impl Drains {
         }
         self.tell(&found);
         *self.strays() = found;
-        let fences = self.look_at_fences().await?;
+        let mut fences = self.look_at_fences().await?;
+        let primaries = drained.iter().map(|own| self.look_at_primaries(&own.datacenter));
+        let known: Vec<ClosedFence> = self.closed_fences().clone();
+        for fenced in join_all(primaries).await.into_iter().flatten() {
+            let is_same = |own: &&ClosedFence| own.knob == fenced.knob && own.primary.is_some();
+            if let Some(before) = known.iter().find(is_same) {
+                fences.push(ClosedFence { since: before.since, ..fenced });
+                continue;
+            }
+            let need = fenced.need(self.world.clock.now());
+            let message = self.world.channels.alert(fenced.run, &fenced.datacenter, &need);
+            self.world.channels.send(message.into_iter().collect());
+            fences.push(fenced);
+        }
         *self.closed_fences() = fences;
         Ok(())
+    }
+
+    /// Looks once at the fences that a drain left closed, as it should: something else, or the
+    /// drain of another datacenter, may have made just the fenced server the primary.
+    async fn look_at_primaries(&self, datacenter: &str) -> Vec<ClosedFence> {
+        let mut found = Vec::new();
+        let Ok(Some(own)) = fleet::recorded(&self.world, datacenter).await else { return found };
+        let mut seen = BTreeSet::new();
+        for plan in &own.drain_plans {
+            for (fence, primary, of) in plan.tasks.iter().flat_map(Task::fenced_primaries) {
+                let (knob, primary) = (plan.knob(fence.knob), plan.knob(primary));
+                let claim = self.world.store.claim_of(&knob.to_string()).await;
+                if !seen.insert(knob) || !matches!(claim, Ok(None)) {
+                    continue;
+                }
+                let is_primary = self.read_soon(primary).await.is_some_and(|is| of.is_met_by(&is));
+                let value = if is_primary { self.read_soon(knob).await } else { None };
+                let Some(value) = value.filter(|value| fence.is_closed_in_part(value)) else {
+                    continue;
+                };
+                found.push(ClosedFence {
+                    run: own.newest,
+                    datacenter: datacenter.to_owned(),
+                    knob: knob.to_string(),
+                    found: value.to_string(),
+                    since: self.world.clock.now(),
+                    primary: Some(of.to_string()),
+                });
+            }
+        }
+        found
     }
 
     /// Looks once at the fences that runs left closed, whatever runs go on. What a
@@ -138,7 +212,8 @@ impl Drains {
                 Err(_) => "a value that is not known".into(),
             };
             let store::ClosedFence { knob, run, datacenter, at, .. } = left;
-            closed.push(ClosedFence { run, datacenter, knob, found, since: Time(at) });
+            let (since, primary) = (Time(at), None);
+            closed.push(ClosedFence { run, datacenter, knob, found, since, primary });
         }
         Ok(closed)
     }
@@ -409,17 +484,9 @@ impl Drains {
     /// that writes are refused.
     pub(super) fn fences_elsewhere(&self, run: RunId, now: Time) -> Vec<NeedsPerson> {
         let closed = self.closed_fences();
-        let others = closed.iter().filter(|own| own.run != run);
-        let fences =
-            others.map(|ClosedFence { run: of, datacenter, knob, found, since }| NeedsPerson {
-                kind: NeedKind::Fenced,
-                task: None,
-                knob: Some(knob.clone()),
-                since: (*since).min(now),
-                why: format!("run {of} of {datacenter} left {knob} at {found}: writes are refused"),
-                todo: format!("`status {of}`, then `restore {datacenter}`, or open it by hand"),
-            });
-        let mut fences: Vec<NeedsPerson> = fences.collect();
+        // What a run left closed is told by itself, unless it was to stay closed.
+        let others = closed.iter().filter(|own| own.run != run || own.primary.is_some());
+        let mut fences: Vec<NeedsPerson> = others.map(|own| own.need(now)).collect();
         drop(closed);
         for (id, handle) in self.driven().iter().filter(|(id, _)| **id != run) {
             let status = handle.status.borrow();
@@ -513,7 +580,7 @@ fn plan_of(kept: &Kept, drifted: &[Drifted]) -> Plan {
             post: Vec::new(),
             stages: vec![Stage {
                 name: "set".into(),
-                kind: StageKind::Set { knob: KnobId(at), to },
+                kind: StageKind::Set { knob: KnobId(at), to, of: None },
                 timeout: None,
                 done: Next::Exit(Exit::Done),
                 failed,

@@ -17,6 +17,7 @@ drain:
     with:
       knob: db:primary/NAME
       to: west
+      from: east
       fence: db:writes
       unfence_to: open
       nearly_caught_up: {name: lag, query: lag_NAME, at_most: 5000, no_data: block}
@@ -31,7 +32,7 @@ restore:
   promote:
     template: Promote
     with: {knob: db:primary/NAME, to: original, fence: db:writes, unfence_to: open,
-           nearly_caught_up: {name: lag, query: lag_NAME, at_most: 5000, no_data: block}}
+           nearly_caught_up: {name: lag, query: lag_NAME, at_most: 5000, no_data: block}, from: west}
 ";
 const EVACUATION: &str = "
 pharos: evacuation/v1

@@ -240,6 +240,64 @@ fn a_promotion_is_not_retried_over_a_primary_that_something_else_changed() {
     }
 }
 
+/// A fence of one server says nothing of another one that is the primary.
+#[test]
+fn nothing_is_fenced_or_promoted_while_the_fence_is_not_that_of_the_primary() {
+    let mut pair = pair(BACK);
+    pair.lag(0.0);
+    pair.world.knobs[pair.primary.index()] = text("south");
+    pair.world.until("it gives up", |world| world.phase(DB) == Phase::Failed);
+    assert_eq!(pair.sets(), [""; 0]);
+    let failure = pair.world.run.state().task(DB).failure.clone().unwrap_or_default();
+    assert_eq!(
+        failure,
+        "fence: db:primary is \"south\", and db:fence/east keeps \"east\" from taking writes: what \
+         \"south\" has taken would be lost; accepted: \"east\" again and `retry`, or `skip`, which \
+         leaves \"south\" the primary"
+    );
+    pair.world.check_replay();
+    // It is neither where the promotion goes back to.
+    pair.world.knobs[pair.primary.index()] = text("east");
+    pair.world.say(Command::Retry { task: DB });
+    pair.promoted();
+    if let Some(back) = pair.back {
+        pair.world.values[back] = Some(0.0);
+    }
+    pair.world.say(Command::Abort { how: Abort::Revert });
+    pair.world.until("it is back", |world| world.outcome() == Some(RunOutcome::Reverted));
+    assert_eq!((pair.at(pair.primary), pair.at(pair.fence)), ("east", "open"));
+    pair.world.check_replay();
+}
+
+/// Right before a promotion both are read once more: its fence, and the primary.
+#[test]
+fn a_promotion_asks_for_its_fence_and_for_the_primary() {
+    let mut pair = pair(BACK);
+    pair.lag(0.0);
+    let (fence, primary) = (pair.fence, pair.primary);
+    let required = |pair: &mut Pair| {
+        pair.world.until("it is promoted", |world| {
+            let mut held = world.held_back.iter().flatten();
+            held.any(|id| matches!(&world.run.state().in_flight[id].what, Effect::Write { knob, .. } if *knob == primary))
+        });
+        let effect = pair.world.held_back.as_ref().and_then(|held| held.last()).copied();
+        pair.world.run.required_by(effect.expect("one"))
+    };
+    pair.fenced();
+    pair.world.held_back = Some(Vec::new());
+    let both = vec![text("east"), text("west")];
+    assert_eq!(required(&mut pair), [(primary, both.clone()), (fence, vec![text("fenced")])]);
+    pair.world.answer();
+    if let Some(back) = pair.back {
+        pair.world.values[back] = Some(0.0);
+    }
+    pair.world.say(Command::Abort { how: Abort::Revert });
+    let new = pair.fence_new.unwrap();
+    pair.world.until("it is fenced", |world| world.knobs[new.index()] == text("fenced"));
+    pair.world.held_back = Some(Vec::new());
+    assert_eq!(required(&mut pair), [(primary, both), (new, vec![text("fenced")])]);
+}
+
 /// A replica whose series ended behind the first fence is missed by every try after it.
 #[test]
 fn a_retry_misses_what_ended_behind_the_first_fence() {
@@ -319,14 +377,14 @@ fn a_promotion_does_not_begin_while_its_servers_differ() {
 /// Names of servers that look like numbers with a fraction, such as the end of an address.
 #[test]
 fn servers_with_names_that_are_nearly_the_same_number_are_told_apart() {
-    let mut pair = pair_of("", "10.52");
+    let mut pair = pair_of("", "10.51", "10.52");
     let primary = pair.primary;
     pair.world.knobs[primary.index()] = Value::Number(10.51);
     pair.world.broken.insert(primary, failed("not now"));
     pair.lag(0.0);
     pair.world.until("it gives up", |world| world.phase(DB) == Phase::Failed);
     pair.world.check_replay();
-    let mut pair = pair_of("", "10.52");
+    let mut pair = pair_of("", "10.51", "10.52");
     pair.world.knobs[primary.index()] = Value::Number(10.51);
     pair.lag(0.0);
     pair.world.until("it is promoted", |world| world.knobs[primary.index()] == text("10.52"));

@@ -132,7 +132,7 @@ fn a_knob_that_another_task_writes_is_not_adrift() {
     let to = Goal::Value(Value::Number(0.5));
     sketch.last().stages[0].kind = StageKind::Shift { knob, to };
     let to = Goal::Value(Value::Number(0.0));
-    let stages = vec![stage("rest", StageKind::Set { knob, to }, Next::Exit(Exit::Done))];
+    let stages = vec![stage("rest", StageKind::Set { knob, to, of: None }, Next::Exit(Exit::Done))];
     sketch.task("rest", &[half], stages);
     let mut world = World::open(sketch);
     world.until("half is gone", |world| {
@@ -230,7 +230,8 @@ fn what_went_from_a_number_to_a_text_goes_back() {
         let mut sketch = Sketch::new();
         let switch = sketch.knob("switch");
         let to = Goal::Value(Value::Text("off".into()));
-        let set = stage("set", StageKind::Set { knob: switch, to }, Next::Exit(Exit::Done));
+        let set =
+            stage("set", StageKind::Set { knob: switch, to, of: None }, Next::Exit(Exit::Done));
         let web = sketch.task("web", &[], vec![set]);
         sketch.shift("other", &[web]);
         let mut world = World::open(sketch);

@@ -395,7 +395,7 @@ fn a_restore_without_data_does_not_begin_with_what_is_set_at_once() {
     sketch.shift("web", &[]);
     sketch.last().health = vec![errors];
     sketch.last().stages[0].kind =
-        StageKind::Set { knob: KnobId(0), to: Goal::Value(text("ready")) };
+        StageKind::Set { knob: KnobId(0), to: Goal::Value(text("ready")), of: None };
     sketch.plan.direction = Direction::Restore;
     let mut world = World::open(sketch);
     world.knobs[0] = text("maint");

@@ -18,6 +18,7 @@ drain:
     with:
       knob: db:primary
       to: WEST
+      from: EAST
       fence: db:fence/east
       nearly_caught_up: {name: lag, query: lag, at_most: 5000, no_data: block}
       BACK
@@ -29,7 +30,7 @@ restore:
   promote:
     template: Promote
     with: {knob: db:primary, to: original, fence: db:fence/west, unfence_to: open,
-           caught_up: {name: lag-to-east, query: lag_back, at_most: 0, no_data: block}}
+           caught_up: {name: lag-to-east, query: lag_back, at_most: 0, no_data: block}, from: WEST}
   unfence:
     template: ConfigChange
     with: {knob: db:fence/east, content: original}
@@ -59,12 +60,12 @@ pub(super) struct Pair {
 
 /// A primary in east with a replica in west that is far behind.
 pub(super) fn pair(back: &str) -> Pair {
-    pair_of(back, "west")
+    pair_of(back, "east", "west")
 }
 
-/// The same with another name of what is promoted.
-pub(super) fn pair_of(back: &str, west: &str) -> Pair {
-    let service = SERVICE.replace("BACK", back).replace("WEST", west);
+/// The same with other names of its servers.
+pub(super) fn pair_of(back: &str, east: &str, west: &str) -> Pair {
+    let service = SERVICE.replace("BACK", back).replace("EAST", east).replace("WEST", west);
     let files = [("db.yaml", service), ("east.yaml", EVACUATION.into())];
     let files = files.map(|(name, text)| (name.to_owned(), text)).to_vec();
     let library = Library::new(files);

@@ -64,7 +64,7 @@ fn stages_lead_where_their_outcomes_say() {
         stage("ask", StageKind::Approve { people: 2, question: "really?".into() }, next(1)),
         stage("wait", StageKind::TimedWait { span: Millis(3000) }, next(2)),
         stage("look", StageKind::Check { condition: open }, next(4)),
-        stage("other", StageKind::Set { knob: switch, to: on }, Next::Exit(Exit::Done)),
+        stage("other", StageKind::Set { knob: switch, to: on, of: None }, Next::Exit(Exit::Done)),
         stage("act", StageKind::Act(act), Next::Exit(Exit::Done)),
     ];
     stages[2].failed = next(3);
@@ -259,7 +259,7 @@ fn every_kind_of_stage_and_how_it_ends() {
             let name = "meet".to_owned();
             let kinds = [
                 StageKind::Shift { knob, to: to.clone() },
-                StageKind::Set { knob, to },
+                StageKind::Set { knob, to, of: None },
                 StageKind::Govern { knob, budget: BudgetId(0) },
                 StageKind::Act(act),
                 StageKind::Say(Saying { channel: None, text: "gone".into() }),

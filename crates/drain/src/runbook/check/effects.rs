@@ -15,7 +15,7 @@ use crate::plan::Direction;
 /// what comes back by itself.
 pub(super) fn writes(stage: &ExpandedStage) -> Vec<(&str, Option<&Aim>)> {
     match &stage.work {
-        Work::Shift { knob, to, returns: false } | Work::Set { knob, to, returns: false } => {
+        Work::Shift { knob, to, returns: false } | Work::Set { knob, to, returns: false, .. } => {
             vec![(knob, Some(to))]
         }
         Work::Act { changes, .. } => changes.iter().map(|knob| (knob.as_str(), None)).collect(),

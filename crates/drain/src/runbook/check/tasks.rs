@@ -144,6 +144,13 @@ fn check_company(
 ) {
     let others = || parameter.together_with.iter().map(|other| other.value.as_str());
     let is_given = |other: &str| task.with.iter().any(|(given, _)| given.value == other);
+    for other in parameter.needs.iter().filter(|other| !is_given(&other.value)) {
+        problems.error(
+            name.at,
+            format!("`{}` needs `{}` beside it", name.value, other.value),
+            "add it under `with:`",
+        );
+    }
     if others().next().is_some() && !others().any(is_given) {
         let others: Vec<String> = others().map(|other| format!("`{other}`")).collect();
         problems.error(

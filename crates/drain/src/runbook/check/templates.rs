@@ -122,7 +122,8 @@ fn check_parameter(template: &Template, parameter: &Parameter, problems: &mut Pr
             format!("use it as `${}`, or drop it", name.value),
         );
     }
-    check_known(template, parameter.together_with.iter(), problems);
+    let others = parameter.together_with.iter().chain(&parameter.needs);
+    check_known(template, others, problems);
     let Some(kind) = parameter.kind else { return };
     match (kind, parameter.choices_at) {
         (ArgumentKind::Choice, None) => problems.error(

@@ -51,7 +51,7 @@ impl Promotion {
         let UndoBy::Stages { first } = undo.how else { return None };
         let set = |stages: &[drain::Stage]| {
             stages.iter().find_map(|stage| match &stage.kind {
-                StageKind::Set { knob, to } => {
+                StageKind::Set { knob, to, .. } => {
                     Some(Fence { knob: *knob, closed: to.value().clone() })
                 }
                 _ => None,
@@ -160,7 +160,7 @@ impl Fences {
                 Fact::Entered { task, stage } if *task == promotion.task => {
                     let kind = &plan.task(*task).stages[stage.index()].kind;
                     let fences = [&promotion.there, &promotion.back];
-                    if matches!(kind, StageKind::Set { knob, to } if fences
+                    if matches!(kind, StageKind::Set { knob, to, .. } if fences
                         .iter()
                         .any(|own| own.knob == *knob && own.closed == *to.value()))
                     {

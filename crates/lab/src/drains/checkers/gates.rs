@@ -228,7 +228,7 @@ impl Gates {
             Effect::Say(_) => false,
         };
         let stage = self.progress.stage(task);
-        let is_set = matches!((stage, what), (Some(StageKind::Set { knob: own, to }), Effect::Write { knob, value })
+        let is_set = matches!((stage, what), (Some(StageKind::Set { knob: own, to, .. }), Effect::Write { knob, value })
             if own == knob && to.value() == value && self.progress.task(task).is_running
                 && !self.progress.task(task).at.iter().any(|(at, is)| at == knob && is == value));
         if self.leads_back(task, what) {

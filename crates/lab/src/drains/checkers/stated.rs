@@ -59,7 +59,7 @@ impl Stated {
             Fact::Left { task, outcome: Outcome::Done, .. }
                 if self.progress.task(*task).is_running =>
             {
-                if let Some(StageKind::Shift { knob, to } | StageKind::Set { knob, to }) =
+                if let Some(StageKind::Shift { knob, to } | StageKind::Set { knob, to, .. }) =
                     self.progress.stage(*task)
                 {
                     self.goals.insert(*knob, to.value().clone());

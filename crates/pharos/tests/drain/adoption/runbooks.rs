@@ -71,6 +71,7 @@ drain:
     with:
       knob: redis:primary
       to: dc2
+      from: dc1
       nearly_caught_up: &near
         name: near-enough
         query: max(redis_replication_lag_bytes)
@@ -97,6 +98,7 @@ restore:
     with:
       knob: redis:primary
       to: original
+      from: dc2
       nearly_caught_up: *near
       fence: redis:writes
       fence_to: fenced

@@ -40,6 +40,7 @@ drain:
     with:
       knob: "files:primary"
       to: west
+      from: $dc
       fence: "files:fence-$dc"
       nearly_caught_up: {name: lag, gauge: "files:lag", at_most: 0, no_data: block}
       back_fence: "files:fence-west"
@@ -50,6 +51,7 @@ restore:
     with:
       knob: "files:primary"
       to: original
+      from: west
       fence: "files:fence-west"
       unfence_to: open
       caught_up: {name: lag-to-east, gauge: "files:lag", equals: 0, no_data: block}
