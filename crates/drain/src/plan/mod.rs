@@ -645,6 +645,16 @@ impl Task {
         })
     }
 
+    /// Whether what the task is there for ends with a fence closed.
+    pub fn leaves_closed(&self, fence: KnobId) -> bool {
+        !self.forward().iter().any(|stage| match &stage.kind {
+            StageKind::Set { knob, to, .. } => {
+                *knob == fence && self.is_opened_by(*knob, to.value())
+            }
+            _ => false,
+        })
+    }
+
     /// The stage right before another that reads whether a fence is still closed.
     pub fn verified_before(&self, stage: StageId) -> Option<StageId> {
         let verifies = |at: &usize| match self.stages[*at].kind {

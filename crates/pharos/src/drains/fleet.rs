@@ -154,7 +154,7 @@ pub async fn written(store: &Store, id: RunId) -> Result<Written, Refused> {
 }
 
 /// The plan of a run that is known to exist, and the digest of its JSON.
-async fn plan_of(store: &Store, id: RunId) -> Result<(Plan, Digest), Refused> {
+pub async fn plan_of(store: &Store, id: RunId) -> Result<(Plan, Digest), Refused> {
     let json = store.plan(id).await.map_err(|error| match error {
         store::Error::NoSuchRun(_) => unreadable("the plan", id, &"it is missing"),
         other => unread("the plan", id, other),

@@ -15,6 +15,7 @@ use tokio::sync::Semaphore;
 use super::ledger::{self, direction_name};
 use super::runbooks::read_most_files;
 use super::{Drains, Refused, Survey, fleet, read_files};
+use store::{Filter, RUNS_LIMIT_MAX};
 
 /// Whose turn work on runbooks takes. Plans can be asked for by everybody who
 /// reaches the admin address; what a person begins must not wait behind those.
@@ -224,6 +225,15 @@ impl Drains {
         let promoted: Vec<(&Knob, &Value)> = (plan.tasks.iter())
             .filter_map(|task| Some((plan.knob(task.undone_knob()?), task.undone_goal()?)))
             .collect();
+        if promoted.is_empty() {
+            return;
+        }
+        let makes = |primary: &Knob, of: &Value| {
+            promoted.iter().any(|(own, goal)| *own == primary && of.is_met_by(goal))
+        };
+        if plan.direction == Direction::Drain {
+            survey.problems.extend(self.fenced_by_open_drains(plan, makes).await);
+        }
         // What this plan sets on its way is looked at by its own tasks. That it would set a
         // fence on the way back says nothing: that one is the new primary's.
         let is_set = |knob: &Knob| {
@@ -235,16 +245,14 @@ impl Drains {
         };
         let Ok(drained) = self.world.store.drained().await else { return };
         let others = drained.into_iter().filter(|own| own.datacenter != plan.datacenter);
-        for other in others.filter(|_| !promoted.is_empty()) {
+        for other in others {
             let Ok(Some(left)) = fleet::recorded(&self.world, &other.datacenter).await else {
                 continue;
             };
             for left in &left.drain_plans {
                 for (fence, primary, of) in left.tasks.iter().flat_map(Task::fenced_primaries) {
                     let (knob, primary) = (left.knob(fence.knob), left.knob(primary));
-                    let makes =
-                        |(own, goal): &(&Knob, &Value)| *own == primary && of.is_met_by(goal);
-                    if !promoted.iter().any(makes) || is_set(knob) {
+                    if !makes(primary, of) || is_set(knob) {
                         continue;
                     }
                     let Ok(found) = self.world.drivers.read(knob).await else { continue };
@@ -267,6 +275,38 @@ impl Drains {
                 }
             }
         }
+    }
+
+    /// Drains of other datacenters that are open, and will leave a server fenced which this
+    /// plan makes the primary.
+    async fn fenced_by_open_drains(
+        &self,
+        plan: &Plan,
+        makes: impl Fn(&Knob, &Value) -> bool,
+    ) -> Vec<String> {
+        let mut found = Vec::new();
+        let open = Filter { ended: Some(false), ..Filter::default() };
+        let Ok(open) = self.world.store.runs(open, RUNS_LIMIT_MAX).await else { return found };
+        for run in open.into_iter().filter(|run| run.datacenter != plan.datacenter) {
+            let Ok((other, _)) = fleet::plan_of(&self.world.store, run.id).await else { continue };
+            let tasks = other.tasks.iter().filter(|_| other.direction == Direction::Drain);
+            for (fence, primary, of) in tasks
+                .flat_map(|task| task.fenced_primaries().map(move |own| (task, own)))
+                .filter(|(task, (fence, ..))| task.leaves_closed(fence.knob))
+                .map(|(_, own)| own)
+            {
+                let (fence, primary) = (other.knob(fence.knob), other.knob(primary));
+                if makes(primary, of) {
+                    found.push(format!(
+                        "run {} drains {} and leaves {of} fenced by {fence}, and this run sets \
+                         {primary} to {of}: all writes would be refused; accepted: a restore of \
+                         {1} first, or --disaster and then opening the fence by hand",
+                        run.id, run.datacenter
+                    ));
+                }
+            }
+        }
+        found
     }
 
     /// What drains moved and a restore would not bring back, since the runbooks that

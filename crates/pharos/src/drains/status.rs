@@ -19,7 +19,7 @@ use super::vigil::Strayed;
 /// A hold that may end by itself needs a person after that long.
 const PATIENCE: Millis = Millis::from_secs(60);
 /// Writes that are refused for longer than that need a person.
-const FENCED_FOR_LONG: Millis = Millis::from_secs(15);
+pub const FENCED_FOR_LONG: Millis = Millis::from_secs(15);
 /// How long a drift is shown after the knob was put back.
 const DRIFT_SHOWN_FOR: Millis = Millis::from_secs(600);
 
@@ -763,9 +763,10 @@ fn overrides(run: &Run, id: TaskId, hold: &Hold) -> String {
     let name = &run.plan().task(id).name;
     match hold.condition().map(|condition| run.plan().condition(condition)) {
         // Whoever overrides it loses what is missing.
-        Some(condition) if condition.is_exact => {
-            "bring its metric back, or `abort --revert`, which opens the fence".into()
-        }
+        Some(condition) if condition.is_exact => match run.state().task(id).goes_back() {
+            true => "bring its metric back".into(),
+            false => "bring its metric back, or `abort --revert`, which opens the fence".into(),
+        },
         Some(condition) if run.may_skip(id) => {
             format!("`override {}`, `skip {name}` or `abort`", condition.name)
         }

@@ -19,12 +19,12 @@ use drain::{
 use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
-use store::{Filter, RunId};
+use store::{Filter, RUNS_LIMIT_MAX, RunId};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::fleet::{self, Kept, Left, Recorded};
 use super::ledger::LeftFence;
-use super::status::{NeedKind, NeedsPerson};
+use super::status::{FENCED_FOR_LONG, NeedKind, NeedsPerson};
 use super::survey::{self, LOOK_TIME_MAX, LOOKS_MAX};
 use super::{Direction, Drains, Refused, Verb, Wanted};
 
@@ -72,11 +72,13 @@ pub struct ClosedFence {
     /// The knob whose value says that just the fenced server is the primary: then the fence
     /// was left closed on purpose, and refuses all writes all the same.
     primary: Option<String>,
+    /// Not while a run may still open it by itself.
+    is_told: bool,
 }
 
 impl ClosedFence {
     fn need(&self, now: Time) -> NeedsPerson {
-        let ClosedFence { run, datacenter, knob, found, since, primary } = self;
+        let ClosedFence { run, datacenter, knob, found, since, primary, .. } = self;
         let (why, todo) = match primary {
             Some(primary) => (
                 format!(
@@ -145,20 +147,36 @@ impl Drains {
         *self.strays() = found;
         let mut fences = self.look_at_fences().await?;
         let primaries = drained.iter().map(|own| self.look_at_primaries(&own.datacenter));
-        let known: Vec<ClosedFence> = self.closed_fences().clone();
-        for fenced in join_all(primaries).await.into_iter().flatten() {
-            let is_same = |own: &&ClosedFence| own.knob == fenced.knob && own.primary.is_some();
-            if let Some(before) = known.iter().find(is_same) {
-                fences.push(ClosedFence { since: before.since, ..fenced });
-                continue;
-            }
-            let need = fenced.need(self.world.clock.now());
-            let message = self.world.channels.alert(fenced.run, &fenced.datacenter, &need);
-            self.world.channels.send(message.into_iter().collect());
-            fences.push(fenced);
-        }
+        let primaries = join_all(primaries).await.into_iter().flatten();
+        fences.extend(self.told_after_a_while(primaries).await?);
         *self.closed_fences() = fences;
         Ok(())
+    }
+
+    /// Tells of fences once, when no run of their datacenter is left that may open them, or
+    /// when one takes long to.
+    async fn told_after_a_while(
+        &self,
+        found: impl Iterator<Item = ClosedFence>,
+    ) -> Result<Vec<ClosedFence>, Refused> {
+        let open = Filter { ended: Some(false), ..Filter::default() };
+        let open = self.world.store.runs(open, RUNS_LIMIT_MAX).await?;
+        let (now, known) = (self.world.clock.now(), self.closed_fences().clone());
+        let mut fences = Vec::new();
+        for mut fence in found {
+            let is_same = |own: &&ClosedFence| own.knob == fence.knob && own.primary.is_some();
+            let before = known.iter().find(is_same);
+            fence.since = before.map_or(fence.since, |own| own.since);
+            let may_open = open.iter().any(|run| run.datacenter == fence.datacenter);
+            fence.is_told = !may_open || now - fence.since >= FENCED_FOR_LONG;
+            if fence.is_told && !before.is_some_and(|own| own.is_told) {
+                let need = fence.need(now);
+                let message = self.world.channels.alert(fence.run, &fence.datacenter, &need);
+                self.world.channels.send(message.into_iter().collect());
+            }
+            fences.push(fence);
+        }
+        Ok(fences)
     }
 
     /// Looks once at the fences that a drain left closed, as it should: something else, or the
@@ -186,6 +204,7 @@ impl Drains {
                     found: value.to_string(),
                     since: self.world.clock.now(),
                     primary: Some(of.to_string()),
+                    is_told: false,
                 });
             }
         }
@@ -212,8 +231,8 @@ impl Drains {
                 Err(_) => "a value that is not known".into(),
             };
             let store::ClosedFence { knob, run, datacenter, at, .. } = left;
-            let (since, primary) = (Time(at), None);
-            closed.push(ClosedFence { run, datacenter, knob, found, since, primary });
+            let (since, primary, is_told) = (Time(at), None, true);
+            closed.push(ClosedFence { run, datacenter, knob, found, since, primary, is_told });
         }
         Ok(closed)
     }
@@ -469,7 +488,7 @@ impl Drains {
     /// that a task of an open run has left, or waits behind for long.
     pub(super) fn fences_left_closed(&self) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
-        for fence in self.closed_fences().iter() {
+        for fence in self.closed_fences().iter().filter(|own| own.is_told) {
             *counts.entry(fence.datacenter.clone()).or_default() += 1;
         }
         for handle in self.driven().values() {
@@ -485,7 +504,8 @@ impl Drains {
     pub(super) fn fences_elsewhere(&self, run: RunId, now: Time) -> Vec<NeedsPerson> {
         let closed = self.closed_fences();
         // What a run left closed is told by itself, unless it was to stay closed.
-        let others = closed.iter().filter(|own| own.run != run || own.primary.is_some());
+        let others = closed.iter().filter(|own| own.is_told);
+        let others = others.filter(|own| own.run != run || own.primary.is_some());
         let mut fences: Vec<NeedsPerson> = others.map(|own| own.need(now)).collect();
         drop(closed);
         for (id, handle) in self.driven().iter().filter(|(id, _)| **id != run) {

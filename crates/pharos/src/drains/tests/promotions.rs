@@ -228,3 +228,21 @@ restore:
     assert!(refused.contains("sets files:primary without a fence"), "{refused}");
     assert_eq!(at("primary"), "west");
 }
+
+/// Two drills that are begun right after each other: neither fence is closed yet.
+#[tokio::test]
+async fn a_drill_does_not_promote_a_server_that_an_open_drill_will_leave_fenced() {
+    let home = tempfile::tempdir().unwrap();
+    write_site(home.path());
+    // Nothing is promoted as long as the replica lags.
+    let config = DrainConfig { health: export("lag 9\n"), ..config("one", home.path()) };
+    let drains = Drains::start(config).await.unwrap();
+    let (run, _) = drains.begin(wanted("east", Direction::Drain)).await.unwrap();
+    let refused = drains.begin(wanted("west", Direction::Drain)).await.map(|_| ());
+    let refused = refused.unwrap_err().to_string();
+    let why = format!(
+        "run {run} drains east and leaves \"east\" fenced by files:writes-east, and this run sets \
+         files:primary to \"east\""
+    );
+    assert!(refused.contains(&why), "{refused}");
+}
