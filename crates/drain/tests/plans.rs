@@ -384,6 +384,16 @@ fn a_restore_does_without_the_files_of_others_that_have_errors() {
     let library = Library::for_restore(with(&cases), "east");
     assert!(library.is_sound(), "{:?}", library.problems());
     assert_eq!(library.evacuations().collect::<Vec<_>>(), ["east"]);
+    // An evacuation that has forgotten this datacenter makes an error in what is needed.
+    let forgot = "pharos: evacuation/v1\ndatacenter: west\nservices: [web]\n\
+                  datacenters: {west: {capacity: 100}, north: {capacity: 100}}\n";
+    let files = with(&[("west.yaml", forgot)]);
+    let errors = Library::new(files.clone());
+    let is_in_web = |problem: &drain::runbook::Problem| problem.file == web.0;
+    assert!(errors.problems().iter().any(is_in_web), "{:?}", errors.problems());
+    let library = Library::for_restore(files, "east");
+    assert!(library.is_sound(), "{:?}", library.problems());
+    assert!(library.left_out().iter().any(is_in_web), "{:?}", library.left_out());
     // What the restore itself needs is not left out.
     let twice = Library::for_restore(with(&[("copy.yaml", &web.1)]), "east");
     assert!(!twice.is_sound() && twice.left_out().is_empty());

@@ -4,8 +4,9 @@
 use super::{Hold, Phase, Run};
 use crate::condition::{NoData, Verdict};
 use crate::fleet::{Fleet, LimitReached};
-use crate::plan::{ConditionId, Direction, Next, StageKind, TaskId};
+use crate::plan::{ConditionId, Direction, KnobId, Next, StageKind, TaskId};
 use crate::time::{Millis, Time};
+use crate::value::Value;
 
 /// How long a look counts, whatever it saw: for that long a condition that has
 /// no value yet is nothing to be held for.
@@ -261,9 +262,54 @@ impl Run {
     /// this run's datacenter counted as drained, since it will be. What moves
     /// traffic in is never kept from it.
     pub(super) fn limit_reached(&self, task: TaskId) -> Option<LimitReached> {
-        let moves_out =
-            (self.plan.direction == Direction::Drain) != self.state.task(task).goes_back();
-        if moves_out { self.limit_to_leaving() } else { None }
+        if self.moves_out(task) { self.limit_to_leaving() } else { None }
+    }
+
+    /// Whether a task moves traffic out: by the direction of the run, or because what it
+    /// brings a knob back to lets in less than its present value. Something else has moved
+    /// it in by then, and may have moved all others out.
+    pub(super) fn moves_out(&self, task: TaskId) -> bool {
+        let state = self.state.task(task);
+        let is_on_way_out = (self.plan.direction == Direction::Drain) != state.goes_back();
+        is_on_way_out || self.leads_out(task).unwrap_or(false)
+    }
+
+    fn leads_out(&self, task: TaskId) -> Option<bool> {
+        let state = self.state.task(task);
+        let (knob, to, at) = match state.phase {
+            Phase::Running => match &self.state.stage(&self.plan, task).kind {
+                StageKind::Shift { knob, to } => {
+                    let shift = state.shift.filter(|shift| shift.knob == *knob)?;
+                    (*knob, to.value().clone(), shift.place())
+                }
+                StageKind::Set { knob, to, .. } => {
+                    (*knob, to.value().clone(), state.origin(*knob)?.clone())
+                }
+                _ => return None,
+            },
+            Phase::Reverting if !state.is_undoing => {
+                let (knob, origin) = self.next_to_put_back(task)?;
+                let shift = state.shift.filter(|shift| shift.knob == knob);
+                let left = self.state.knobs[knob.index()].as_ref();
+                let at = shift.map(|shift| shift.place());
+                (knob, origin, at.or_else(|| Some(left?.value.clone()))?)
+            }
+            _ => return None,
+        };
+        Some(self.takes_out(knob, &at, &to))
+    }
+
+    /// Whether a change of a knob may leave its service nothing in this datacenter that it
+    /// had. A lone small weight is still all of the traffic.
+    pub(super) fn takes_out(&self, knob: KnobId, at: &Value, to: &Value) -> bool {
+        let Some(carrier) = self.plan.carrier(self.plan.knob(knob)) else { return false };
+        match (at, to) {
+            (Value::Number(_), Value::Number(_)) => {
+                carrier.multiplier(to) == 0.0 && carrier.multiplier(at) > 0.0
+            }
+            // Of a text only the goal of the drain is known to let nothing in.
+            _ => !carrier.goal.is_met_by(at) && !to.is_met_by(at),
+        }
     }
 
     /// The limit that keeps traffic from leaving this run's datacenter.

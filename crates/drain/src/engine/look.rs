@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     ATTEMPTS_MAX, Abort, DRIFTS_MAX, Effect, Fact, Hold, InUse, Left, Phase, Run, Shifted,
 };
+use crate::fleet::LimitReached;
 use crate::plan::{Direction, KnobId, StageKind, TaskId};
 use crate::time::{Millis, Time};
 use crate::value::Value;
@@ -213,7 +214,10 @@ impl Run {
             return self.wake(task);
         }
         self.look_again(knob);
-        let (keeps, is_paused) = (self.keeps(knob, &left), self.is_paused(task));
+        // What a task of a restore, or a way back, left out may be what serves last by now.
+        let is_limited = self.limit_to_taking_out(task, knob, &found, &expected).is_some();
+        let keeps = self.keeps(knob, &left) && !is_limited;
+        let is_paused = self.is_paused(task);
         if keeps && self.plan.task(task).is_final(knob, &expected) {
             // Whoever promoted another one may have writes by now, and whoever closed a fence
             // may be behind it: either takes a person.
@@ -241,10 +245,23 @@ impl Run {
         } else if !self.is_last_look(knob, asked) {
             self.away.insert(knob, found);
         } else {
-            let why = self.why_astray(&left);
+            let why = self.why_astray(knob, &left, &found);
             self.record(now, Fact::Astray { knob, expected, found: Some(found), why });
             self.end_last_look(knob);
         }
+    }
+
+    /// The limit that keeps a knob from being put back to where it lets nothing in. A fence
+    /// stays, whatever else is in the way.
+    fn limit_to_taking_out(
+        &self,
+        task: TaskId,
+        knob: KnobId,
+        found: &Value,
+        expected: &Value,
+    ) -> Option<LimitReached> {
+        let may_wait = self.takes_out(knob, found, expected) && self.is_interruptible(task);
+        if may_wait { self.limit_to_leaving() } else { None }
     }
 
     /// Whether a knob is where a write was to bring it of which nobody knows whether it
@@ -371,8 +388,9 @@ impl Run {
     }
 
     /// Why nobody puts a knob back.
-    fn why_astray(&self, left: &Left) -> String {
-        if let Some(reached) = self.limit_reached(left.task) {
+    fn why_astray(&self, knob: KnobId, left: &Left, found: &Value) -> String {
+        let taking_out = || self.limit_to_taking_out(left.task, knob, found, &left.value);
+        if let Some(reached) = self.limit_reached(left.task).or_else(taking_out) {
             return format!("limit: {reached}");
         }
         let (name, owner) = (&self.plan.task(left.task).name, self.state.task(left.task));

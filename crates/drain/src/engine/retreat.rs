@@ -131,7 +131,7 @@ impl Run {
     }
 
     /// The last knob it touched that is not back yet, and where that is.
-    fn next_to_put_back(&self, task: TaskId) -> Option<(KnobId, Value)> {
+    pub(super) fn next_to_put_back(&self, task: TaskId) -> Option<(KnobId, Value)> {
         let state = self.state.task(task);
         let mut touched = state.origins.iter().rev();
         let is_away = |(knob, origin): &&(KnobId, Value)| {
@@ -160,7 +160,7 @@ impl Run {
         if !self.is_interruptible(task) {
             return false;
         }
-        let is_drain = self.plan.direction == Direction::Drain;
+        let is_drain = self.plan.direction == Direction::Drain && !self.moves_out(task);
         match self.gate(now, task) {
             Gate::Open { .. } => return false,
             Gate::Closed(Hold::Breach { .. }) | Gate::Rising { until: None } if is_drain => {

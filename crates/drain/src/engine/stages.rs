@@ -343,7 +343,9 @@ impl Run {
         let pace = self.plan.task(task).pace;
         match self.gate(now, task) {
             Gate::Closed(why @ Hold::Breach { .. })
-                if self.plan.direction == Direction::Restore && shift.steps == 0 =>
+                if self.plan.direction == Direction::Restore
+                    && shift.steps == 0
+                    && !self.moves_out(task) =>
             {
                 self.begin_restore(now, task, shift, &pace, why);
             }
@@ -667,7 +669,8 @@ impl Run {
             Gate::Rising { until } => self.rise(task, until),
             Gate::Closed(why @ Hold::Breach { .. })
                 if self.plan.direction == Direction::Restore
-                    && self.state.task(task).effect_at.is_none() =>
+                    && self.state.task(task).effect_at.is_none()
+                    && !self.moves_out(task) =>
             {
                 // As for the first step of a shift: it was bad before anything moved.
                 if self.bears_bad_start(now, task, why) {

@@ -66,6 +66,8 @@ impl TrafficKnob {
         match (value, &self.goal) {
             (Value::Number(_), Value::Number(_)) => true,
             (Value::Text(text), Value::Text(goal)) => {
+                // An original that is the goal says nothing of what lets traffic in.
+                let original = original.filter(|original| *original != &self.goal);
                 let is_original = original.is_none_or(|original| original == value);
                 text == goal || (!text.is_empty() && is_original)
             }

@@ -114,10 +114,36 @@ impl Library {
             files.retain(|(name, _)| !foreign.iter().any(|problem| problem.file == *name));
             if needed.is_empty() || files.len() == count {
                 library.left_out = left_out;
-                return library;
+                return library.without_others(files, datacenter);
             }
             left_out.extend(foreign);
         }
+    }
+
+    /// The same without the evacuations of other datacenters, if they alone make errors of
+    /// what a restore needs: an evacuation that forgot this datacenter is no reason to leave
+    /// it drained.
+    fn without_others(self, mut files: Vec<(String, String)>, datacenter: &str) -> Library {
+        let is_error = |problem: &&Problem| problem.severity == Severity::Error;
+        if !self.problems.iter().any(|problem| is_error(&problem)) {
+            return self;
+        }
+        let needed = self.files_of(datacenter);
+        if needed.is_empty() {
+            return self;
+        }
+        let others = self.runbooks.evacuations.iter();
+        let others = others.filter(|own| own.datacenter.value != datacenter);
+        let others = others.filter_map(|own| self.files.get(own.datacenter.at.file as usize));
+        let others: BTreeSet<&String> = others.collect();
+        files.retain(|(name, _)| needed.contains(name.as_str()) || !others.contains(name));
+        let mut alone = Library::new(files);
+        if alone.problems.iter().any(|problem| is_error(&problem)) {
+            return self;
+        }
+        let errors = self.problems.iter().filter(is_error).cloned();
+        alone.left_out = self.left_out.iter().cloned().chain(errors).collect();
+        alone
     }
 
     /// The errors of files that were left out.

@@ -91,8 +91,8 @@ impl Originals {
         let set = set.and_then(|own| own.set.get(knob));
         if set == Some(&value) {
             let text = format!(
-                "{knob}: it was {value} before the drain, and run {run} set it to the same: \
-                 nothing comes back there"
+                "{knob}: it was {value} before the drain, and run {run} set it to the same: the \
+                 restore sets it to that, and brings nothing back there"
             );
             self.vain.push((knob.clone(), text));
         }

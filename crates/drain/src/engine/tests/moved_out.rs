@@ -433,3 +433,86 @@ fn backing_off_begins_where_the_knob_is() {
     assert!(next - at <= PACE.step_max + 1e-9 && next > at, "{at} to {next}");
     world.check_replay();
 }
+
+/// A run that sets a knob, or moves it, to an original that lets in less than it has by now.
+fn back_to_less(direction: Direction, original: Value, found: Value, goal: Value) -> World {
+    let mut sketch = Sketch::new();
+    let errors = sketch.below("errors", 1.0);
+    sketch.shift("web", &[]);
+    sketch.last().health = vec![errors];
+    let to = match direction {
+        Direction::Drain => goal.clone(),
+        Direction::Restore => original.clone(),
+    };
+    let to = Goal::Value(to);
+    sketch.last().stages[0].kind = match goal.number() {
+        Some(_) => StageKind::Shift { knob: KnobId(0), to },
+        None => StageKind::Set { knob: KnobId(0), to, of: None },
+    };
+    sketch.plan.direction = direction;
+    sketch.plan.traffic[0].datacenters[0].knobs =
+        vec![TrafficKnob { knob: sketch.plan.knobs[0].clone(), goal, original: Some(original) }];
+    // No other serves.
+    sketch.drained_by_others([0.0, 1.0, 1.0]);
+    let mut world = World::open(sketch);
+    world.knobs[0] = found;
+    world
+}
+
+/// Whoever serves last stays in, whatever it was before its drain: a load balancer that was
+/// reloaded has brought it back.
+#[test]
+fn a_restore_does_not_take_out_what_serves_last() {
+    let maint = || text("maint");
+    let number = Value::Number;
+    for (original, found, goal) in
+        [(maint(), text("ready"), maint()), (number(0.0), number(1.0), number(0.0))]
+    {
+        for health in [GOOD, BAD] {
+            let (original, goal) = (original.clone(), goal.clone());
+            let mut world = back_to_less(Direction::Restore, original.clone(), found.clone(), goal);
+            world.values[0] = health;
+            world.passes(Millis::from_secs(600));
+            assert_eq!(world.knobs[0], found);
+            let held = world.run.state().task(TaskId(0)).hold.clone();
+            assert!(matches!(held, Some((_, Hold::Limit(_)))), "{held:?}");
+            // While health is bad neither, although others serve again.
+            world.event(Event::Fleet { fleet: fleet([0.0; 3]) });
+            world.passes(Millis::from_secs(600));
+            assert_eq!(world.knobs[0] == found, health == BAD);
+            world.values[0] = GOOD;
+            world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+            assert_eq!(world.knobs[0], original);
+            world.check_replay();
+        }
+    }
+}
+
+/// Nor does the way back of a drain, where a server was out before it and is in by now.
+#[test]
+fn a_revert_does_not_take_out_what_serves_last() {
+    let mut sketch = Sketch::new();
+    sketch.shift("web", &[]);
+    let to = Goal::Value(text("maint"));
+    sketch.last().stages[0].kind = StageKind::Set { knob: KnobId(0), to, of: None };
+    sketch.shift("api", &[]);
+    sketch.plan.traffic[0].datacenters[0].knobs = vec![TrafficKnob {
+        knob: sketch.plan.knobs[0].clone(),
+        goal: text("maint"),
+        original: None,
+    }];
+    let mut world = World::open(sketch);
+    world.knobs[0] = text("maint");
+    world.until("web is done", |world| world.phase(TaskId(0)) == Phase::Done);
+    world.knobs[0] = text("ready");
+    world.event(Event::Fleet { fleet: fleet([0.0, 1.0, 1.0]) });
+    world.say(Command::Abort { how: Abort::Revert });
+    for _ in 0..60 {
+        world.passes(Millis::from_secs(10));
+        world.sweep();
+    }
+    assert_eq!(world.knobs[0], text("ready"));
+    world.event(Event::Fleet { fleet: fleet([0.0; 3]) });
+    world.until("it is over", |world| world.outcome().is_some());
+    world.check_replay();
+}
