@@ -2,9 +2,11 @@
 //!
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/>: a sample a
 //! line, `name{label="value"} value [time]`. What OpenMetrics adds is accepted
-//! and passed over: exemplars, units, `# EOF`. A page is taken whole or not at
-//! all: half a page would look as if the other half had ended.
+//! and passed over: exemplars and units. A page is taken whole or not at all: half
+//! a page would look as if the other half had ended, and half a line says another
+//! number. So the end that the formats demand is demanded.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use crate::series::{Labels, NAME};
@@ -69,7 +71,8 @@ impl fmt::Display for Fault {
 
 /// Reads a page.
 pub fn read(page: &[u8], format: Format, bounds: PageBounds) -> Result<Vec<Line>, Fault> {
-    let mut lines = Vec::new();
+    check_end(page, format)?;
+    let (mut lines, mut places) = (Vec::new(), Vec::new());
     for (index, text) in page.split(|octet| *octet == b'\n').enumerate() {
         let fault = |what: String| Fault { line: index + 1, what };
         let text = text.trim_ascii_start();
@@ -81,8 +84,41 @@ pub fn read(page: &[u8], format: Format, bounds: PageBounds) -> Result<Vec<Line>
         }
         let text = std::str::from_utf8(text).map_err(|_| fault("not UTF-8".into()))?;
         lines.push(Cursor { rest: text }.line(format, bounds).map_err(fault)?);
+        places.push(index + 1);
     }
+    check_unique(&lines, &places)?;
     Ok(lines)
+}
+
+/// Whether the page ends as its format demands. `lag 0` may be the start of `lag 0.5`.
+fn check_end(page: &[u8], format: Format) -> Result<(), Fault> {
+    let text = page.strip_suffix(b"\n").unwrap_or(page);
+    let last = text.rsplit(|octet| *octet == b'\n').next().unwrap_or_default();
+    let (is_whole, accepted) = match format {
+        Format::Text => {
+            (text.len() < page.len() || page.is_empty(), "a line feed behind each line")
+        }
+        Format::OpenMetrics => (last == b"# EOF", "`# EOF` as the last line"),
+    };
+    if is_whole {
+        return Ok(());
+    }
+    let line = 1 + text.iter().filter(|octet| **octet == b'\n').count();
+    let what = format!("the page ends here as if it were cut off; accepted: {accepted}");
+    Err(Fault { line, what })
+}
+
+/// Of two values of one series nobody knows which counts.
+fn check_unique(lines: &[Line], places: &[usize]) -> Result<(), Fault> {
+    let mut seen = HashSet::with_capacity(lines.len());
+    match lines.iter().zip(places).find(|(line, _)| !seen.insert(&line.labels)) {
+        None => Ok(()),
+        Some((line, place)) => {
+            let series = cut(&line.labels.to_string());
+            let what = format!("{series} is on the page twice; accepted: each series once");
+            Err(Fault { line: *place, what })
+        }
+    }
 }
 
 /// The part of a line that is still to be read.
@@ -258,7 +294,7 @@ mod tests {
 
     #[track_caller]
     fn refuse(page: &str, expected: &str) {
-        assert_eq!(shown(page, Format::Text).unwrap_err(), expected);
+        assert_eq!(shown(&format!("{page}\n"), Format::Text).unwrap_err(), expected);
     }
 
     #[test]
@@ -288,6 +324,48 @@ mod tests {
         assert_eq!(shown(page, Format::OpenMetrics).unwrap(), expected);
     }
 
+    /// Half a page, or half a number.
+    #[test]
+    fn a_page_without_the_end_of_its_format_is_refused() {
+        let check = |page: &str, format: Format, expected: Result<usize, usize>| {
+            let read = read(page.as_bytes(), format, PageBounds::default());
+            let read = read.map(|lines| lines.len()).map_err(|fault| fault.line);
+            assert_eq!(read, expected, "{page:?}, {format:?}");
+        };
+        let text = |page, expected| check(page, Format::Text, expected);
+        text("", Ok(0));
+        text("up 1\nlag 0.5\n", Ok(2));
+        text("up 1\nlag 0", Err(2));
+        text("up 1\nlag 0.5", Err(2));
+        text("up 1\n# HELP", Err(2));
+        let open = |page, expected| check(page, Format::OpenMetrics, expected);
+        open("# EOF\n", Ok(0));
+        open("up 1\nlag 0.5\n# EOF", Ok(2));
+        open("up 1\nlag 0.5\n# EOF\n", Ok(2));
+        open("", Err(1));
+        open("up 1\nlag 0", Err(2));
+        open("up 1\nlag 0.5\n", Err(2));
+        open("up 1\nlag 0.5\n# EO", Err(3));
+        open("up 1\n# EOF\nlag 0.5\n", Err(3));
+        assert_eq!(
+            shown("up 1\nlag 0", Format::Text).unwrap_err(),
+            "line 2: the page ends here as if it were cut off; accepted: a line feed behind each \
+             line"
+        );
+        assert_eq!(
+            shown("up 1\n", Format::OpenMetrics).unwrap_err(),
+            "line 1: the page ends here as if it were cut off; accepted: `# EOF` as the last line"
+        );
+    }
+
+    #[test]
+    fn a_series_that_is_there_twice_is_refused() {
+        refuse(
+            "lag{r=\"a\"} 0\n\nlag{r=\"b\"} 0\nlag{ r = \"a\", } 0.5",
+            "line 4: lag{r=\"a\"} is on the page twice; accepted: each series once",
+        );
+    }
+
     #[test]
     fn a_fault_names_its_place() {
         refuse("a 1\n\n1a 2", "line 3: expected the name of a metric at `1a 2`");
@@ -312,13 +390,13 @@ mod tests {
             read(page.as_bytes(), Format::Text, bounds).map_err(|fault| fault.to_string())
         };
         assert_eq!(read("a 1\nb 2\n# c\n").unwrap().len(), 2);
-        assert_eq!(read("a 1\nb 2\nc 3").unwrap_err(), "line 3: more than 2 samples");
-        assert_eq!(read("a{b=\"c\",d=\"e\"} 1").unwrap_err(), "line 1: more than 1 labels");
-        assert_eq!(read("a{b=\"c\"} 1").unwrap().len(), 1);
-        let long = format!("a{{b=\"{}\"}} 1", "x".repeat(20));
+        assert_eq!(read("a 1\nb 2\nc 3\n").unwrap_err(), "line 3: more than 2 samples");
+        assert_eq!(read("a{b=\"c\",d=\"e\"} 1\n").unwrap_err(), "line 1: more than 1 labels");
+        assert_eq!(read("a{b=\"c\"} 1\n").unwrap().len(), 1);
+        let long = format!("a{{b=\"{}\"}} 1\n", "x".repeat(20));
         assert_eq!(read(&long).unwrap_err(), "line 1: labels longer than 20 octets");
         assert_eq!(
-            crate::exposition::read(b"a\xff 1", Format::Text, bounds).unwrap_err().what,
+            crate::exposition::read(b"a\xff 1\n", Format::Text, bounds).unwrap_err().what,
             "not UTF-8"
         );
     }
@@ -348,7 +426,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_written_is_read(lines in prop::collection::vec(line(), 0..6)) {
+        fn what_was_written_is_read(mut lines in prop::collection::vec(line(), 0..6)) {
+            let mut seen = HashSet::new();
+            lines.retain(|line| seen.insert(line.labels.clone()));
             let page: String = lines.iter().map(written).collect();
             let read = read(page.as_bytes(), Format::Text, PageBounds::default());
             prop_assert_eq!(read.unwrap(), lines);
@@ -356,12 +436,14 @@ mod tests {
 
         #[test]
         fn nothing_makes_it_panic(page in prop::collection::vec(any::<u8>(), 0..200)) {
+            let page = [&page[..], b"\n"].concat();
             let _ = read(&page, Format::Text, PageBounds::default());
         }
 
         #[test]
         fn nothing_near_a_page_does(page in "[a{}=\"\\\\,# 1.e+\t\nµ-]{0,80}") {
-            for format in [Format::Text, Format::OpenMetrics] {
+            for (format, end) in [(Format::Text, "\n"), (Format::OpenMetrics, "\n# EOF\n")] {
+                let page = page.clone() + end;
                 let _ = read(page.as_bytes(), format, PageBounds::default());
             }
         }

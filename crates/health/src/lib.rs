@@ -95,6 +95,9 @@ pub enum NoValue {
     /// Series that a selector of an exact condition matched have ended a short
     /// while ago: what they would say is not known.
     Vanished { selector: String, within: Millis },
+    /// Series have ended a short while ago and were dropped to make room for others:
+    /// an exact condition may miss one of them.
+    Dropped { within: Millis },
     /// A series that a selector of an exact condition matches is not a number.
     Undefined { selector: String },
     /// A series that a selector of an exact condition matches is negative: many
@@ -126,6 +129,11 @@ impl NoValue {
             NoValue::Vanished { selector, within } => format!(
                 "series of {selector} ended less than {} ago, and may have had the last word; \
                  accepted: a query that selects none but the series that count",
+                whole_secs(*within)
+            ),
+            NoValue::Dropped { within } => format!(
+                "series that ended less than {} ago were dropped for want of room, and may have \
+                 had the last word; accepted: exporters that show fewer series, or a Prometheus",
                 whole_secs(*within)
             ),
             NoValue::Undefined { selector } => {

@@ -95,6 +95,70 @@ async fn what_cannot_be_read_is_down_with_its_reason() {
     }
 }
 
+/// `lag 0.5` that was cut off says `lag 0`, and nothing is missing any more.
+#[tokio::test]
+async fn a_page_that_was_cut_off_is_no_page() {
+    for (kind, page) in [
+        ("text/plain; version=0.0.4", "up_to 1\nlag 0"),
+        ("application/openmetrics-text; version=1.0.0", "up_to 1\nlag 0\n"),
+    ] {
+        // Without its length: the end of the connection is the end of the page.
+        let head = format!("HTTP/1.0 200 OK\r\ncontent-type: {kind}\r\n\r\n{page}");
+        let stub = Stub::start(move |_| Reply::Raw(head.clone().into_bytes(), Duration::ZERO));
+        let scraper = start(vec![target(stub.address)]);
+        let is_read = |value: &Result<f64, NoValue>| {
+            value.is_ok() || value.as_ref().is_err_and(|why| why.to_string().contains("line 2"))
+        };
+        let refused = until(&scraper, "lag", is_read).await.unwrap_err().to_string();
+        assert!(refused.contains("as if it were cut off; accepted: "), "{refused}");
+    }
+}
+
+/// Of three replicas the one that is behind has no room in the store of series.
+#[tokio::test]
+async fn an_exact_condition_has_no_value_while_a_target_has_no_room() {
+    let page = |body: String| Stub::start(move |_| Reply::Whole(200, body.clone()));
+    let fillers: String = (0..4).map(|at| format!("filler{{i=\"{at}\"}} 1\n")).collect();
+    let current = page(format!("lag{{replica=\"a\"}} 0\n{fillers}"));
+    let behind = page("lag{replica=\"c\"} 5\n".into());
+    let mut settings = ScraperSettings::new(vec![target(current.address), target(behind.address)]);
+    settings.interval = Duration::from_millis(50);
+    settings.store.series_max = 7;
+    let scraper = Scraper::start(settings);
+    let exact =
+        drain::Condition { is_exact: true, ..condition("max(lag)", Comparison::AtMost, 0.0) };
+    let is_asked = || scraper.standings().iter().all(|own| *own != Standing::Unknown);
+    while !is_asked() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let refused = scraper.measure(&exact).await.unwrap_err().to_string();
+    assert!(refused.contains("no room for its page"), "{refused}");
+}
+
+/// That a replica was there is forgotten when others need its room.
+#[tokio::test]
+async fn an_exact_condition_has_no_value_while_an_end_may_be_forgotten() {
+    let turn = Arc::new(AtomicUsize::new(0));
+    let own = turn.clone();
+    let stub = Stub::start(move |_| {
+        let others = ["lag{replica=\"c\"} 5\n", "one 1\n", "one 1\ntwo 2\n"];
+        Reply::Whole(200, format!("lag{{replica=\"a\"}} 0\n{}", others[own.load(SeqCst)]))
+    });
+    let mut settings = ScraperSettings::new(vec![target(stub.address)]);
+    settings.interval = Duration::from_millis(50);
+    settings.store.series_max = 4;
+    let scraper = Scraper::start(settings);
+    until(&scraper, "max(lag)", |lag| *lag == Ok(5.0)).await.unwrap();
+    for (at, query) in [(1, "one"), (2, "two")] {
+        turn.store(at, SeqCst);
+        until(&scraper, query, Result::is_ok).await.unwrap();
+    }
+    let exact =
+        drain::Condition { is_exact: true, ..condition("max(lag)", Comparison::AtMost, 0.0) };
+    let refused = scraper.measure(&exact).await.unwrap_err().to_string();
+    assert!(refused.contains("were dropped for want of room"), "{refused}");
+}
+
 #[tokio::test]
 async fn reasons_are_told() {
     let stub = Stub::start(|_| Reply::Whole(200, "a NaN\nb{x=\"1\"} 1\nb{x=\"2\"} 2\n".into()));

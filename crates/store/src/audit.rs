@@ -13,9 +13,10 @@ use crate::chain::{Digest, Link};
 use crate::custody::{Compared, Interpret, compare_runs};
 use crate::error::{Error, Result, bounded, signed};
 use crate::key::{AuditKey, KeyId, PublicKey, SentHead, Signature};
-use crate::open::Store;
+use crate::open::{Store, check_integrity, classify, connect_to_read};
 use crate::records::JSON_LEN_MAX;
 use crate::runs::{RunId, reading};
+use crate::schema;
 
 /// Entries in one page.
 pub const AUDIT_LIMIT_MAX: u32 = 1000;
@@ -159,7 +160,7 @@ impl Store {
         const APPEND: &str = "keeping an audit entry";
         let failed = |error| Error::from_database(APPEND, error);
         let mut writer = self.writer().await.map_err(failed)?;
-        let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
+        let mut transaction = writer.begin(failed).await?;
         let sent = put_audit(&mut transaction, audit, self.key.get()).await?;
         transaction.commit().await.map_err(failed)?;
         let head = sent.head;
@@ -186,11 +187,12 @@ impl Store {
 
     /// Makes every digest again and verifies every signature. A log whose end
     /// was cut off is whole in itself: only a head that is known from elsewhere
-    /// shows it. Records, rows and plans of runs are compared with it.
+    /// shows it. Records, rows and plans of runs are compared with it. Refused is a
+    /// file whose schema is not ours, or whose indexes differ from their tables.
     pub async fn verify_audit(&self, trust: &Trust, interpret: Interpret) -> Result<Verdict> {
         // One transaction: what is added meanwhile is not looked at.
         let mut reader = self.readers.begin().await.map_err(reading)?;
-        verify(&mut reader, trust, interpret).await
+        verify(self.path(), &mut reader, trust, interpret).await
     }
 }
 
@@ -201,18 +203,22 @@ pub async fn verify_audit_file(
     trust: &Trust,
     interpret: Interpret,
 ) -> Result<Verdict> {
-    let mut connection = crate::open::connect_to_read(path).await?;
+    let mut connection = connect_to_read(path).await?;
     let mut transaction = connection.begin().await.map_err(reading)?;
-    verify(&mut transaction, trust, interpret).await
+    verify(path, &mut transaction, trust, interpret).await.map_err(|error| classify(path, error))
 }
 
 async fn verify(
+    path: &Path,
     reader: &mut SqliteConnection,
     trust: &Trust,
     interpret: Interpret,
 ) -> Result<Verdict> {
+    // Or what is read need not be what is in the tables.
+    schema::check_newest(path, reader).await?;
     let verdict = verify_log(reader, trust).await?;
     let Verdict::Verified(mut proof) = verdict else { return Ok(verdict) };
+    check_integrity(path, reader).await?;
     let Compared { why, without_plan } = compare_runs(reader, interpret).await?;
     proof.runs_without_plan = without_plan;
     Ok(match why.is_empty() {

@@ -2,8 +2,8 @@
 //! drives it: a fence must not be lifted by another task than the one that
 //! closed it. A claim belongs to the run, so it outlives the process.
 
+use sqlx::Row;
 use sqlx::sqlite::SqliteConnection;
-use sqlx::{Connection, Row};
 
 use crate::error::{Error, Result, bounded, signed};
 use crate::lease::{Lease, hold, next_epoch};
@@ -36,7 +36,7 @@ impl Store {
     pub async fn claim(&self, lease: &Lease, task: &str, knobs: &[String]) -> Result<Claimed> {
         let failed = |error| Error::from_database("claiming knobs", error);
         let mut writer = self.writer().await.map_err(failed)?;
-        let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
+        let mut transaction = writer.begin(failed).await?;
         hold(&mut transaction, lease).await?;
         bounded("the name of a task", task, JSON_LEN_MAX)?;
         for knob in knobs {
@@ -69,7 +69,7 @@ impl Store {
     pub async fn keep_claims(&self, lease: &Lease, tasks: &[String]) -> Result<()> {
         let failed = |error| Error::from_database("giving claims back", error);
         let mut writer = self.writer().await.map_err(failed)?;
-        let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
+        let mut transaction = writer.begin(failed).await?;
         hold(&mut transaction, lease).await?;
         let mut query = sqlx::QueryBuilder::new("DELETE FROM claims WHERE run = ");
         query.push_bind(signed("a run", lease.run.0)?);

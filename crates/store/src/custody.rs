@@ -21,6 +21,7 @@ use crate::error::{Error, Result, signed};
 use crate::key::PublicKey;
 use crate::open::Store;
 use crate::runs::{Run, RunId, all_runs, reading};
+use crate::schema;
 
 /// What the JSON of a record or of an audit entry says of its run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +84,7 @@ impl Store {
     /// to where the key began is proven.
     pub async fn attested(&self, run: RunId, key: &PublicKey) -> Result<Vec<AuditEntry>> {
         let mut reader = self.readers.begin().await.map_err(reading)?;
+        schema::check_newest(self.path(), &mut reader).await?;
         let found = sqlx::query(
             "SELECT own.*, before.digest AS digest_before FROM audit own \
              LEFT JOIN audit before ON before.seq = own.seq - 1 WHERE own.run = ? ORDER BY own.seq",
@@ -182,6 +184,14 @@ pub fn row_misfit(run: &Run, opening: &AuditEntry) -> Option<String> {
     } else {
         None
     }
+}
+
+/// That no entry of the audit log opens a run.
+pub fn unopened(run: RunId) -> String {
+    format!(
+        "run {run} is in the table of runs, and no audit entry opens it: it was put there by \
+         something else than Pharos"
+    )
 }
 
 /// Why a plan is not the one that the entry `seq` opens its run with, if so.
@@ -324,10 +334,7 @@ fn row_differences(run: u64, sides: &Sides) -> Vec<String> {
              by something else than Pharos",
             opening.seq
         )),
-        (None, Some(_)) => why.push(format!(
-            "run {run} is in the table of runs, and no audit entry opens it: it was put there by \
-             something else than Pharos"
-        )),
+        (None, Some(row)) => why.push(unopened(row.id)),
         (None, None) => {}
     }
     // One that was cut off at its very end is ended when it is taken up.

@@ -16,6 +16,8 @@ pub enum Error {
     Foreign { path: PathBuf, why: String },
     /// The file was written by a newer Pharos.
     Newer { path: PathBuf, found: i64, known: i64 },
+    /// Something else than Pharos changed the tables, indexes or triggers.
+    Altered { path: PathBuf, what: String },
     /// The file is damaged.
     Damaged { path: PathBuf, why: String },
     /// The disk takes nothing more.
@@ -103,6 +105,13 @@ impl fmt::Display for Error {
                 f,
                 "store {}: written by a newer Pharos (schema {found}, this one knows up to \
                  {known}); use that Pharos, or another file",
+                path.display()
+            ),
+            Error::Altered { path, what } => write!(
+                f,
+                "store {}: its schema was changed: {what}; accepted: exactly the tables, indexes \
+                 and triggers that Pharos makes; find out who changed it, stop Pharos, and use a \
+                 copy from before",
                 path.display()
             ),
             Error::Damaged { path, why } => write!(

@@ -43,10 +43,11 @@ impl Store {
     pub async fn forget_fence(&self, fence: &ClosedFence) -> Result<()> {
         let failed = |error| Error::from_database("forgetting a fence", error);
         let mut writer = self.writer().await.map_err(failed)?;
+        let mut transaction = writer.begin(failed).await?;
         let forget = sqlx::query("DELETE FROM fences WHERE knob = ? AND run = ?");
         let forget = forget.bind(&fence.knob).bind(signed("a run", fence.run.0)?);
-        forget.execute(&mut *writer).await.map_err(failed)?;
-        Ok(())
+        forget.execute(&mut *transaction).await.map_err(failed)?;
+        transaction.commit().await.map_err(failed)
     }
 }
 

@@ -1,8 +1,8 @@
 //! How tasks went in earlier runs: what paces and deadlines of later ones are
 //! made from.
 
+use sqlx::Row;
 use sqlx::sqlite::SqliteConnection;
-use sqlx::{Connection, Row};
 
 use crate::error::{Error, Result, bounded, signed};
 use crate::lease::{Lease, hold};
@@ -43,7 +43,7 @@ impl Store {
             return Err(Error::Invalid { what: PUT, why });
         }
         let mut writer = self.writer().await.map_err(failed)?;
-        let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
+        let mut transaction = writer.begin(failed).await?;
         hold(&mut transaction, lease).await?;
         put_performance(&mut transaction, task, direction, performance).await?;
         transaction.commit().await.map_err(failed)

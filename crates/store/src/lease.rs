@@ -7,7 +7,6 @@
 //! A lease that ran out but was not taken by anybody still serves: clocks of
 //! different machines never decide who may write, only who may take over.
 
-use sqlx::Connection;
 use sqlx::sqlite::SqliteConnection;
 
 use crate::error::{Error, Result, bounded, signed};
@@ -83,7 +82,7 @@ impl Store {
         const LEASE: &str = "taking a run";
         let failed = |error| Error::from_database(LEASE, error);
         let mut writer = self.writer().await.map_err(failed)?;
-        let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
+        let mut transaction = writer.begin(failed).await?;
         let found = find(&mut transaction, run).await?;
         if let Some(outcome) = found.outcome {
             return Err(Error::Ended { run, outcome });
@@ -103,7 +102,7 @@ impl Store {
         const RENEW: &str = "renewing a lease";
         let failed = |error| Error::from_database(RENEW, error);
         let mut writer = self.writer().await.map_err(failed)?;
-        let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
+        let mut transaction = writer.begin(failed).await?;
         hold(&mut transaction, lease).await?;
         sqlx::query("UPDATE runs SET held_until = ? WHERE id = ?")
             .bind(signed("a time", now.saturating_add(ttl_ms))?)
@@ -119,13 +118,15 @@ impl Store {
     pub async fn release(&self, lease: Lease) -> Result<()> {
         const RELEASE: &str = "giving a lease back";
         let failed = |error| Error::from_database(RELEASE, error);
+        let mut writer = self.writer().await.map_err(failed)?;
+        let mut transaction = writer.begin(failed).await?;
         sqlx::query("UPDATE runs SET holder = NULL, held_until = NULL WHERE id = ? AND epoch = ?")
             .bind(signed("a run", lease.run.0)?)
             .bind(signed("an epoch", lease.epoch)?)
-            .execute(&mut *self.writer().await.map_err(failed)?)
+            .execute(&mut *transaction)
             .await
             .map_err(failed)?;
-        Ok(())
+        transaction.commit().await.map_err(failed)
     }
 }
 

@@ -25,7 +25,9 @@ mod open;
 mod originals;
 mod records;
 mod runs;
+mod schema;
 mod step;
+mod writer;
 
 pub use audit::{
     AUDIT_LIMIT_MAX, Audit, AuditEntry, Head, KnownHead, Proof, SignedPart, Trust, Verdict,
@@ -33,7 +35,7 @@ pub use audit::{
 };
 pub use claims::{Claim, Claimed};
 pub use custody::{
-    Interpret, Meaning, Unmatched, opening_action, plan_misfit, row_misfit, unmatched,
+    Interpret, Meaning, Unmatched, opening_action, plan_misfit, row_misfit, unmatched, unopened,
 };
 pub use error::{Error, Result};
 pub use fences::ClosedFence;

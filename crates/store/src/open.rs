@@ -1,4 +1,4 @@
-//! The file: opened, checked, brought to the newest schema.
+//! The file: opened and checked.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use sqlx::pool::PoolOptions;
 use sqlx::sqlite::{
-    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqliteSynchronous,
+    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqliteRow,
+    SqliteSynchronous,
 };
 use sqlx::{ConnectOptions, Connection, Row};
 use tokio::sync::mpsc::UnboundedSender;
@@ -16,17 +17,9 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use crate::error::{Error, Result, SQLITE_CORRUPT, SQLITE_NOTADB, primary_code, signed};
 use crate::key::{AuditKey, SentHead};
+use crate::schema;
+use crate::writer::Writer;
 
-/// Marks a file as ours: `Phar`, in the header where SQLite keeps such marks.
-const APPLICATION_ID: i64 = 0x5068_6172;
-/// Scripts that make each schema from the one before. Never change one that was
-/// released: add the next.
-const MIGRATIONS: [&str; 4] = [
-    include_str!("../migrations/0001_runs.sql"),
-    include_str!("../migrations/0002_signatures.sql"),
-    include_str!("../migrations/0003_claims.sql"),
-    include_str!("../migrations/0004_fences.sql"),
-];
 /// How long a call waits for another process that writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Connections that read beside the one that writes. Whoever makes pages from the
@@ -44,9 +37,7 @@ pub struct Store {
     path: PathBuf,
     /// SQLite has one writer at a time; waiting for it here is fair and costs no
     /// thread.
-    writer: Mutex<SqliteConnection>,
-    /// How to connect again.
-    options: SqliteConnectOptions,
+    writer: Mutex<Writer>,
     pub(crate) readers: SqlitePool,
     /// Signs the audit log, if there is one.
     pub(crate) key: OnceLock<AuditKey>,
@@ -57,8 +48,8 @@ pub struct Store {
 impl Store {
     /// Opens the file, or makes it, readable by its owner alone.
     ///
-    /// Refused are files that are not ours, that a newer Pharos wrote, or that
-    /// are damaged.
+    /// Refused are files that are not ours, that a newer Pharos wrote, whose schema
+    /// something else changed, or that are damaged.
     pub async fn open(path: impl AsRef<Path>) -> Result<Store> {
         let path = path.as_ref();
         make_private(path)?;
@@ -71,18 +62,20 @@ impl Store {
             // Rows that wait between SQLite's thread and ours: fewer cost a wake-up per few rows.
             .row_buffer_size(ROWS_BUFFERED)
             .disable_statement_logging();
+        let located = |error| classify(path, error);
         // What the file is decides before anything is written to it.
         let mut writer =
             options.clone().connect().await.map_err(|error| classify_open(path, error))?;
-        let version = recognise(path, &mut writer).await.map_err(|error| classify(path, error))?;
-        check_integrity(path, &mut writer).await.map_err(|error| classify(path, error))?;
+        let version = schema::check(path, &mut writer).await.map_err(located)?;
+        check_integrity(path, &mut writer).await.map_err(located)?;
+        check_references(path, &mut writer).await.map_err(located)?;
         writer.close().await.map_err(|error| classify_open(path, error))?;
 
         let durable =
             options.journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Full);
         let mut writer =
             durable.clone().connect().await.map_err(|error| classify_open(path, error))?;
-        migrate(&mut writer, version).await.map_err(|error| classify(path, error))?;
+        schema::migrate(&mut writer, version).await.map_err(located)?;
         let readers = PoolOptions::new()
             .max_connections(READERS_MAX)
             .connect_with(durable.clone().pragma("query_only", "ON"))
@@ -90,8 +83,7 @@ impl Store {
             .map_err(|error| classify_open(path, error))?;
         Ok(Store {
             path: path.to_owned(),
-            writer: Mutex::new(writer),
-            options: durable,
+            writer: Mutex::new(Writer::new(path.to_owned(), durable, writer)),
             readers,
             key: OnceLock::new(),
             sink: OnceLock::new(),
@@ -115,16 +107,18 @@ impl Store {
     pub async fn probe(&self, now: u64) -> Result<()> {
         let failed = |error| Error::from_database("writing to the store", error);
         let mut writer = self.writer().await.map_err(failed)?;
+        let mut transaction = writer.begin(failed).await?;
         let probe = sqlx::query("UPDATE probes SET at = ?").bind(signed("a time", now)?);
-        probe.execute(&mut *writer).await.map(|_| ()).map_err(failed)
+        probe.execute(&mut *transaction).await.map_err(failed)?;
+        transaction.commit().await.map_err(failed)
     }
 
     /// Folds the write-ahead log into the file, which then holds everything.
     pub async fn fold(&self) -> Result<()> {
         let failed = |error| Error::from_database("folding the store", error);
         let mut writer = self.writer().await.map_err(failed)?;
-        let folded = sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&mut *writer).await;
-        folded.map(|_| ()).map_err(failed)
+        let fold = sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)");
+        fold.execute(writer.connection()).await.map(|_| ()).map_err(failed)
     }
 
     /// Writes a copy of everything that is kept, as of now, to a file that does
@@ -146,31 +140,21 @@ impl Store {
         // An empty file is what `VACUUM INTO` takes besides none.
         sqlx::query("VACUUM INTO ?")
             .bind(text)
-            .execute(&mut *self.writer().await.map_err(failed)?)
+            .execute(self.writer().await.map_err(failed)?.connection())
             .await
             .map_err(failed)?;
         Ok(())
     }
 
     /// The connection that writes, as soon as nobody else does.
-    ///
-    /// When SQLite ends a transaction by itself, which it does when the disk is
-    /// full, sqlx goes on counting it and would never begin another on that
-    /// connection. Such a one is replaced.
-    pub(crate) async fn writer(&self) -> sqlx::Result<MutexGuard<'_, SqliteConnection>> {
+    pub(crate) async fn writer(&self) -> sqlx::Result<MutexGuard<'_, Writer>> {
         let mut writer = self.writer.lock().await;
-        // True also if a transaction was dropped and its end is still in the queue: a ping waits
-        // for what is before it.
-        if writer.is_in_transaction()
-            && (writer.ping().await.is_err() || writer.is_in_transaction())
-        {
-            *writer = self.options.connect().await?;
-        }
+        writer.repair().await?;
         Ok(writer)
     }
 }
 
-/// A connection that changes nothing, to a file of the newest schema.
+/// A connection that changes nothing.
 pub(crate) async fn connect_to_read(path: &Path) -> Result<SqliteConnection> {
     let options = SqliteConnectOptions::new()
         .filename(path)
@@ -178,14 +162,7 @@ pub(crate) async fn connect_to_read(path: &Path) -> Result<SqliteConnection> {
         .busy_timeout(BUSY_TIMEOUT)
         .row_buffer_size(ROWS_BUFFERED)
         .disable_statement_logging();
-    let mut reader = options.connect().await.map_err(|error| classify_open(path, error))?;
-    let version = recognise(path, &mut reader).await.map_err(|error| classify(path, error))?;
-    if version < MIGRATIONS.len() as i64 {
-        let why =
-            format!("written by an older Pharos (schema {version}); start this one on it once");
-        return Err(Error::Foreign { path: path.to_owned(), why });
-    }
-    Ok(reader)
+    options.connect().await.map_err(|error| classify_open(path, error))
 }
 
 /// Makes the file if there is none, and takes it away from other users if they
@@ -218,47 +195,30 @@ fn make_private(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The schema of the file; 0 if it is empty.
-async fn recognise(path: &Path, connection: &mut SqliteConnection) -> Result<i64> {
-    let ours = pragma_number(connection, "PRAGMA application_id").await?;
-    let version = pragma_number(connection, "PRAGMA user_version").await?;
-    let tables = pragma_number(connection, "SELECT count(*) FROM sqlite_schema").await?;
-    if ours == 0 && tables == 0 && version == 0 {
-        return Ok(0);
-    }
-    if ours != APPLICATION_ID {
-        let why = "is a database of another program".to_owned();
-        return Err(Error::Foreign { path: path.to_owned(), why });
-    }
-    let known = MIGRATIONS.len() as i64;
-    if version > known {
-        return Err(Error::Newer { path: path.to_owned(), found: version, known });
-    }
-    Ok(version)
+/// Looks through all pages, and whether indexes say the same as their tables. A
+/// damaged file must not decide what a run does next.
+pub(crate) async fn check_integrity(path: &Path, connection: &mut SqliteConnection) -> Result<()> {
+    let found = sqlx::query_scalar("PRAGMA integrity_check(100)").fetch_all(connection).await;
+    let found: Vec<String> = found.map_err(checking)?;
+    refuse_damages(path, found.into_iter().filter(|line| line != "ok").collect())
 }
 
-async fn pragma_number(connection: &mut SqliteConnection, sql: &'static str) -> Result<i64> {
-    let number = sqlx::query_scalar(sql).fetch_one(connection).await;
-    number.map_err(|error| Error::from_database("opening the store", error))
+/// Looks whether every row that refers to another has it.
+async fn check_references(path: &Path, connection: &mut SqliteConnection) -> Result<()> {
+    let found = sqlx::query("PRAGMA foreign_key_check").fetch_all(connection).await;
+    let tell = |row: &SqliteRow| {
+        let (table, parent): (String, String) = (row.try_get(0)?, row.try_get(2)?);
+        Ok(format!("a row of {table} refers to {parent} that are not there"))
+    };
+    let damages = found.and_then(|rows| rows.iter().map(tell).collect());
+    refuse_damages(path, damages.map_err(checking)?)
 }
 
-/// Looks through all pages and references. A damaged file must not decide what
-/// a run does next.
-async fn check_integrity(path: &Path, connection: &mut SqliteConnection) -> Result<()> {
-    const CHECK: &str = "checking the store";
-    let failed = |error| Error::from_database(CHECK, error);
-    let found: Vec<String> = sqlx::query_scalar("PRAGMA quick_check(100)")
-        .fetch_all(&mut *connection)
-        .await
-        .map_err(failed)?;
-    let mut damages: Vec<String> = found.into_iter().filter(|line| line != "ok").collect();
-    let dangling =
-        sqlx::query("PRAGMA foreign_key_check").fetch_all(connection).await.map_err(failed)?;
-    for row in dangling {
-        let (table, parent) = (row.try_get::<String, _>(0), row.try_get::<String, _>(2));
-        let (table, parent) = (table.map_err(failed)?, parent.map_err(failed)?);
-        damages.push(format!("a row of {table} refers to {parent} that are not there"));
-    }
+fn checking(error: sqlx::Error) -> Error {
+    Error::from_database("checking the store", error)
+}
+
+fn refuse_damages(path: &Path, mut damages: Vec<String>) -> Result<()> {
     if damages.is_empty() {
         return Ok(());
     }
@@ -271,28 +231,8 @@ async fn check_integrity(path: &Path, connection: &mut SqliteConnection) -> Resu
     Err(Error::Damaged { path: path.to_owned(), why })
 }
 
-/// Brings the file to the newest schema, whole or not at all.
-async fn migrate(writer: &mut SqliteConnection, version: i64) -> Result<()> {
-    const MIGRATE: &str = "bringing the store to the newest schema";
-    let failed = |error| Error::from_database(MIGRATE, error);
-    let newest = MIGRATIONS.len() as i64;
-    if version == newest {
-        return Ok(());
-    }
-    let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
-    // Another process may have been faster.
-    let version = pragma_number(&mut transaction, "PRAGMA user_version").await?;
-    for script in MIGRATIONS.iter().skip(usize::try_from(version).unwrap_or(usize::MAX)) {
-        sqlx::raw_sql(*script).execute(&mut *transaction).await.map_err(failed)?;
-    }
-    // Pragmas take no parameters; these are numbers of ours.
-    let marks = format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {newest}");
-    sqlx::raw_sql(sqlx::AssertSqlSafe(marks)).execute(&mut *transaction).await.map_err(failed)?;
-    transaction.commit().await.map_err(failed)
-}
-
 /// Adds the path where only the database was known.
-fn classify(path: &Path, error: Error) -> Error {
+pub(crate) fn classify(path: &Path, error: Error) -> Error {
     match error {
         Error::Database { source, .. } => classify_open(path, source),
         other => other,

@@ -1,8 +1,8 @@
 //! What a drain leaves behind: where knobs stood before, and how much of a
 //! datacenter is drained. Both outlive the run, since another one restores it.
 
+use sqlx::Row;
 use sqlx::sqlite::SqliteConnection;
-use sqlx::{Connection, Row};
 
 use crate::error::{Error, Result, bounded, signed};
 use crate::lease::{Lease, hold};
@@ -39,7 +39,7 @@ impl Store {
         const KEEP: &str = "keeping where knobs stood";
         let failed = |error| Error::from_database(KEEP, error);
         let mut writer = self.writer().await.map_err(failed)?;
-        let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
+        let mut transaction = writer.begin(failed).await?;
         let run = hold(&mut transaction, lease).await?;
         put_originals(&mut transaction, &run, found).await?;
         transaction.commit().await.map_err(failed)
@@ -69,7 +69,7 @@ impl Store {
         const DROP: &str = "forgetting where knobs stood";
         let failed = |error| Error::from_database(DROP, error);
         let mut writer = self.writer().await.map_err(failed)?;
-        let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
+        let mut transaction = writer.begin(failed).await?;
         let run = hold(&mut transaction, lease).await?;
         sqlx::query("DELETE FROM originals WHERE datacenter = ?")
             .bind(&run.datacenter)
@@ -84,7 +84,7 @@ impl Store {
         const PUT: &str = "keeping how much is drained";
         let failed = |error| Error::from_database(PUT, error);
         let mut writer = self.writer().await.map_err(failed)?;
-        let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
+        let mut transaction = writer.begin(failed).await?;
         let run = hold(&mut transaction, lease).await?;
         put_share(&mut transaction, &run, share, at).await?;
         transaction.commit().await.map_err(failed)

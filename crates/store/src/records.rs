@@ -2,7 +2,7 @@
 
 use futures_util::TryStreamExt;
 use sqlx::sqlite::SqliteConnection;
-use sqlx::{Connection, QueryBuilder, Row, Sqlite};
+use sqlx::{QueryBuilder, Row, Sqlite};
 
 use crate::error::{Error, Result, bounded, signed};
 use crate::lease::{Lease, hold};
@@ -36,7 +36,7 @@ impl Store {
         const APPEND: &str = "keeping records";
         let failed = |error| Error::from_database(APPEND, error);
         let mut writer = self.writer().await.map_err(failed)?;
-        let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
+        let mut transaction = writer.begin(failed).await?;
         let run = hold(&mut transaction, lease).await?;
         put_entries(&mut transaction, &run, entries).await?;
         transaction.commit().await.map_err(failed)

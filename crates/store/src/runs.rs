@@ -3,7 +3,7 @@
 use std::fmt;
 
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
-use sqlx::{Connection, QueryBuilder, Row, Sqlite};
+use sqlx::{QueryBuilder, Row, Sqlite};
 
 use crate::error::{Error, Result, bounded, signed};
 use crate::lease::{Lease, hold};
@@ -75,7 +75,7 @@ impl Store {
         const CREATE: &str = "creating a run";
         let failed = |error| Error::from_database(CREATE, error);
         let mut writer = self.writer().await.map_err(failed)?;
-        let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
+        let mut transaction = writer.begin(failed).await?;
         let id = put_run(&mut transaction, new).await?;
         transaction.commit().await.map_err(failed)?;
         Ok(id)
@@ -87,7 +87,7 @@ impl Store {
         const END: &str = "ending a run";
         let failed = |error| Error::from_database(END, error);
         let mut writer = self.writer().await.map_err(failed)?;
-        let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
+        let mut transaction = writer.begin(failed).await?;
         match hold(&mut transaction, lease).await {
             Err(Error::Ended { outcome: ended, .. }) if ended == outcome => return Ok(()),
             held => held?,

@@ -2,7 +2,6 @@
 //! whatever else follows from them. Either all of it is there, or the step was
 //! never taken.
 
-use sqlx::Connection;
 use sqlx::sqlite::SqliteConnection;
 
 use crate::audit::{Audit, put_audit};
@@ -57,7 +56,7 @@ impl Store {
     ) -> Result<Lease> {
         let failed = |error| Error::from_database("beginning a run", error);
         let mut writer = self.writer().await.map_err(failed)?;
-        let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
+        let mut transaction = writer.begin(failed).await?;
         let run = put_run(&mut transaction, new).await?;
         let lease = put_lease(&mut transaction, run, holder, held_until).await?;
         let run = hold(&mut transaction, &lease).await?;
@@ -71,7 +70,7 @@ impl Store {
     pub async fn keep(&self, lease: &Lease, step: &Step) -> Result<()> {
         let failed = |error| Error::from_database("keeping a step", error);
         let mut writer = self.writer().await.map_err(failed)?;
-        let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
+        let mut transaction = writer.begin(failed).await?;
         let run = hold(&mut transaction, lease).await?;
         let heads = put_step(&mut transaction, &run, step, self.key.get()).await?;
         transaction.commit().await.map_err(failed)?;

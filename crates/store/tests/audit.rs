@@ -27,10 +27,9 @@ async fn verdict_after(sql: &'static str, is_head_remembered: bool) -> Verdict {
     let (folder, store) = new_store().await;
     let head = keep(&store, 10).await;
     let mut connection = direct(&folder).await;
-    let script = "DROP TRIGGER audit_keeps; DROP TRIGGER audit_never_forgets; \
-                  DROP TRIGGER audit_grows;";
-    sqlx::raw_sql(script).execute(&mut connection).await.unwrap();
+    let guards = take_guards(&mut connection).await;
     sqlx::raw_sql(sql).execute(&mut connection).await.unwrap();
+    put_guards(&mut connection, guards).await;
     store.verify_audit(&remembering(is_head_remembered.then_some(head)), no_author).await.unwrap()
 }
 
@@ -128,9 +127,9 @@ async fn a_log_made_anew_is_noticed_by_who_remembers() {
 /// made anew over what an entry should have said.
 async fn rewrite(folder: &TempDir, more: &'static str) {
     let mut connection = direct(folder).await;
-    let script = "DROP TRIGGER audit_keeps; DROP TRIGGER audit_never_forgets; \
-                  DROP TRIGGER audit_grows; UPDATE audit SET actor = 'eve' WHERE seq = 2;";
-    sqlx::raw_sql(script).execute(&mut connection).await.unwrap();
+    let guards = take_guards(&mut connection).await;
+    let edit = "UPDATE audit SET actor = 'eve' WHERE seq = 2";
+    sqlx::raw_sql(edit).execute(&mut connection).await.unwrap();
     sqlx::raw_sql(more).execute(&mut connection).await.unwrap();
     let rows: Vec<(i64, i64, String, String, String, String)> =
         sqlx::query_as("SELECT seq, at, actor, action, reason, json FROM audit ORDER BY seq")
@@ -149,6 +148,7 @@ async fn rewrite(folder: &TempDir, more: &'static str) {
             .await
             .unwrap();
     }
+    put_guards(&mut connection, guards).await;
 }
 
 fn broken(verdict: Verdict) -> (u64, String) {
@@ -190,8 +190,10 @@ async fn an_end_that_was_cut_off_is_found_with_the_heads_that_were_sent() {
         assert!(head.signature.is_some_and(|own| own.is_of(&head.head)), "{head:?}");
     }
     let mut connection = direct(&folder).await;
-    let cut = "DROP TRIGGER audit_never_forgets; DELETE FROM audit WHERE seq > 5";
+    let guards = take_guards(&mut connection).await;
+    let cut = "DELETE FROM audit WHERE seq > 5";
     sqlx::raw_sql(cut).execute(&mut connection).await.unwrap();
+    put_guards(&mut connection, guards).await;
     assert_eq!(
         end_of(store.verify_audit(&trust, no_author).await.unwrap()).entries,
         5,

@@ -47,11 +47,12 @@ fn sign(store: &Store, since: Head) -> PublicKey {
 }
 
 async fn tamper(folder: &TempDir, sql: &str) {
+    let sql = sql.to_owned();
     let connection = SqliteConnectOptions::new().filename(path(folder)).foreign_keys(false);
     let mut connection = connection.connect().await.unwrap();
-    let sql =
-        format!("DROP TRIGGER IF EXISTS audit_keeps; DROP TRIGGER IF EXISTS audit_grows; {sql}");
+    let guards = take_guards(&mut connection).await;
     sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
+    put_guards(&mut connection, guards).await;
 }
 
 /// A run that was opened and to which two things were said, with a key that signs
@@ -128,6 +129,17 @@ async fn an_unsigned_entry_behind_the_key_is_not_attested() {
     tamper(&folder, "UPDATE audit SET key = NULL, signature = NULL WHERE seq = 3").await;
     let error = store.attested(lease.run, &key).await.unwrap_err().to_string();
     assert!(error.contains("entry 3: it is not signed by key"), "{error}");
+}
+
+/// With an index of its own, SQLite may show other entries than those of the table.
+#[tokio::test]
+async fn entries_are_attested_only_where_the_schema_is_ours() {
+    let (folder, store, lease, key) = said(0).await;
+    tamper(&folder, "CREATE INDEX seen ON audit (run) WHERE seq != 2").await;
+    let error = store.attested(lease.run, &key).await.unwrap_err().to_string();
+    assert!(error.contains("index `seen` on `audit`"), "{error}");
+    tamper(&folder, "DROP INDEX seen").await;
+    assert_eq!(store.attested(lease.run, &key).await.unwrap().len(), 3);
 }
 
 /// Changes a store, and compares what is reported with how it begins.

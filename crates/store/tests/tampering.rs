@@ -1,5 +1,6 @@
 //! Whatever somebody without the key does to the audit log, verification fails
-//! and says where. Only an end that was cut off needs the heads that were sent.
+//! and says where. Only an end that was cut off needs the heads that were sent. What
+//! they do to the schema is refused wherever something is proven or written.
 
 mod common;
 
@@ -9,7 +10,7 @@ use proptest::sample::{Index, select};
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
 use store::chain::{Digest, Link};
-use store::{Audit, AuditKey, Head, KnownHead, Verdict, verify_audit_file};
+use store::{Audit, AuditKey, Error, Head, KnownHead, Store, Trust, Verdict, verify_audit_file};
 use tempfile::TempDir;
 
 /// An entry as it is in the file.
@@ -205,8 +206,8 @@ async fn read(folder: &TempDir) -> Vec<Row> {
 
 async fn replace(folder: &TempDir, rows: &[Row]) {
     let mut connection = direct(folder).await;
-    let script = "PRAGMA foreign_keys = 0; DROP TRIGGER audit_keeps; \
-                  DROP TRIGGER audit_never_forgets; DROP TRIGGER audit_grows; DELETE FROM audit;";
+    let guards = take_guards(&mut connection).await;
+    let script = "PRAGMA foreign_keys = 0; DELETE FROM audit;";
     sqlx::raw_sql(script).execute(&mut connection).await.unwrap();
     for row in rows {
         sqlx::query("INSERT INTO audit VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
@@ -224,6 +225,7 @@ async fn replace(folder: &TempDir, rows: &[Row]) {
             .await
             .unwrap();
     }
+    put_guards(&mut connection, guards).await;
 }
 
 async fn check(unsigned: u64, signed: u64, change: Change, cover: Cover, knows_heads: bool) {
@@ -262,4 +264,136 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(check(unsigned, signed, change, cover, knows_heads));
     }
+}
+
+async fn run_sql(folder: &TempDir, sql: &str) {
+    let sql = sqlx::AssertSqlSafe(sql.to_owned());
+    sqlx::raw_sql(sql).execute(&mut direct(folder).await).await.unwrap();
+}
+
+/// Changes a schema and expects that every way to the store names what was changed.
+async fn check_schema(sql: &str, expected: &str) {
+    let (folder, store) = new_store().await;
+    keep(&store, 3).await;
+    run_sql(&folder, sql).await;
+    let trust = Trust::default();
+    let audit = Audit { at: 4, actor: "ada", action: "pause", reason: "", run: None, json: "{}" };
+    let refusals = [
+        store.append_audit(audit).await.map(|_| ()),
+        store.probe(5).await,
+        store.verify_audit(&trust, no_author).await.map(|_| ()),
+        verify_audit_file(&path(&folder), &trust, no_author).await.map(|_| ()),
+        Store::open(path(&folder)).await.map(|_| ()),
+    ];
+    for (at, refused) in refusals.into_iter().enumerate() {
+        let Err(refused) = refused else { panic!("{sql}: {at} is not refused") };
+        assert!(matches!(refused, Error::Altered { .. }), "{sql}: {at}: {refused}");
+        let refused = refused.to_string();
+        assert!(refused.contains(expected), "{sql}: {at}: {refused}");
+        assert!(refused.contains("accepted: exactly the tables"), "{sql}: {at}: {refused}");
+    }
+}
+
+#[tokio::test]
+async fn a_schema_that_is_not_ours_is_refused_with_what_is_wrong() {
+    check_schema(
+        "CREATE TRIGGER hide BEFORE INSERT ON audit WHEN NEW.actor = 'eve' \
+         BEGIN SELECT raise(IGNORE); END",
+        "trigger `hide` on `audit` was put there by something else than Pharos",
+    )
+    .await;
+    check_schema("CREATE INDEX seen ON audit (seq) WHERE seq != 2", "index `seen` on `audit`")
+        .await;
+    check_schema("CREATE TABLE copy AS SELECT * FROM audit", "table `copy` was put there").await;
+    check_schema("CREATE VIEW log AS SELECT * FROM audit", "view `log` was put there").await;
+    check_schema("ANALYZE", "table `sqlite_stat1` was put there").await;
+    check_schema("DROP TRIGGER audit_keeps", "trigger `audit_keeps` on `audit` is missing").await;
+    check_schema("DROP INDEX runs_open", "index `runs_open` on `runs` is missing").await;
+    check_schema(
+        "ALTER TABLE claims ADD COLUMN by TEXT",
+        "table `claims` is not as Pharos makes it",
+    )
+    .await;
+    check_schema(
+        "CREATE TABLE copy (seq, at, actor, action, reason, run, json, digest, key, signature); \
+         INSERT INTO copy SELECT * FROM audit; DROP TABLE audit; ALTER TABLE copy RENAME TO audit",
+        "table `audit` is not as Pharos makes it",
+    )
+    .await;
+}
+
+/// SQLite answers from the index, whatever the table says.
+#[tokio::test]
+async fn an_index_that_says_something_else_than_its_table_is_found() {
+    let (folder, store) = new_store().await;
+    held_run(&store).await;
+    let of = |condition: &str| {
+        format!(
+            "UPDATE sqlite_schema SET sql = 'CREATE UNIQUE INDEX runs_open ON runs (datacenter) \
+             WHERE ended_at IS {condition}' WHERE name = 'runs_open'; \
+             PRAGMA writable_schema = RESET;"
+        )
+    };
+    let (other, ours) = (of("NOT NULL"), of("NULL"));
+    let sql = "PRAGMA writable_schema = ON;";
+    run_sql(&folder, &format!("{sql}{other} REINDEX runs_open; {sql}{ours}")).await;
+    let trust = Trust::default();
+    let found = [
+        store.verify_audit(&trust, no_author).await.map(|_| ()),
+        verify_audit_file(&path(&folder), &trust, no_author).await.map(|_| ()),
+        Store::open(path(&folder)).await.map(|_| ()),
+    ];
+    for (at, found) in found.into_iter().enumerate() {
+        let Err(Error::Damaged { why, .. }) = found else { panic!("{at}: {found:?}") };
+        assert!(why.contains("index runs_open"), "{at}: {why}");
+    }
+}
+
+const HIDE: &str = "CREATE TRIGGER hide BEFORE UPDATE ON probes BEGIN SELECT raise(IGNORE); END;";
+const UNHIDE: &str = "PRAGMA writable_schema = ON; DELETE FROM sqlite_schema WHERE name = 'hide';";
+
+/// What a connection has parsed and what the file says can be made to differ.
+#[tokio::test]
+async fn a_trigger_that_came_while_the_store_is_open_never_runs() {
+    let (folder, store) = new_store().await;
+    store.probe(1).await.unwrap();
+    let mut other = direct(&folder).await;
+    let version: i64 =
+        sqlx::query_scalar("PRAGMA schema_version").fetch_one(&mut other).await.unwrap();
+    let with_version = |sql: &str| format!("{sql} PRAGMA schema_version = {version};");
+    let probed = async |at: u64| {
+        let done = store.probe(at).await;
+        let kept: i64 = sqlx::query_scalar("SELECT at FROM probes")
+            .fetch_one(&mut direct(&folder).await)
+            .await
+            .unwrap();
+        assert_eq!(done.is_ok(), kept == at as i64, "{done:?}, {kept} is kept");
+        done.map_err(|error| error.to_string())
+    };
+    // Its number is put back before the store has seen it, and after.
+    run_sql(&folder, &with_version(HIDE)).await;
+    let _ = probed(2).await;
+    run_sql(&folder, "PRAGMA schema_version = 900").await;
+    assert!(probed(3).await.unwrap_err().contains("trigger `hide`"));
+    run_sql(&folder, &with_version("")).await;
+    assert!(probed(4).await.unwrap_err().contains("trigger `hide`"));
+    // It is gone from the file, and the number is one at which it was there.
+    run_sql(&folder, UNHIDE).await;
+    probed(5).await.unwrap();
+    // A copy makes SQLite read the schema again, whatever its number is.
+    run_sql(&folder, &with_version(HIDE)).await;
+    store.copy_to(folder.path().join("copy.db")).await.unwrap();
+    assert!(probed(6).await.unwrap_err().contains("trigger `hide`"));
+}
+
+#[tokio::test]
+async fn a_schema_that_was_written_anew_as_it_was_is_ours() {
+    let (folder, store) = new_store().await;
+    keep(&store, 2).await;
+    run_sql(&folder, "VACUUM; DROP INDEX runs_open;").await;
+    let ours = "CREATE UNIQUE INDEX runs_open ON runs (datacenter) WHERE ended_at IS NULL";
+    run_sql(&folder, ours).await;
+    keep(&store, 2).await;
+    store.close().await.unwrap();
+    assert_eq!(Store::open(path(&folder)).await.unwrap().audit_head().await.unwrap().entries, 4);
 }

@@ -1,6 +1,6 @@
 //! What targets said: their series in the store, and which of them are alive.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use drain::{Millis, Time};
 
@@ -72,6 +72,7 @@ impl Standing {
 #[derive(Debug)]
 pub struct Book {
     store: Store,
+    series_max: usize,
     targets: Vec<Pages>,
     standings: Vec<Standing>,
 }
@@ -100,7 +101,8 @@ impl Book {
         let standings = vec![Standing::Unknown; targets.len()];
         let pages = |labels| Pages { labels, alive: HashMap::new(), ahead: None };
         let targets = targets.into_iter().map(pages).collect();
-        Book { store: Store::new(bounds), targets, standings }
+        let series_max = bounds.series_max;
+        Book { store: Store::new(bounds), series_max, targets, standings }
     }
 
     pub fn store(&self) -> &Store {
@@ -111,9 +113,38 @@ impl Book {
         &self.standings
     }
 
+    /// Whether a page can be taken, whole, and proves anything.
+    pub fn admit(&mut self, target: usize, scrape: Scrape, lines: &[Line]) -> Result<(), String> {
+        self.check_room(target, lines)?;
+        self.check_stamps(target, scrape, lines)
+    }
+
+    /// Whether all series of a page have room, besides what tells of every target
+    /// whether it is up. Without one of them the others would speak for it.
+    fn check_room(&self, target: usize, lines: &[Line]) -> Result<(), String> {
+        let own = &self.targets[target].labels;
+        let page = lines.iter().map(|line| line.labels.under(own));
+        let ups = self.targets.iter().map(|pages| up(&pages.labels));
+        let series: HashSet<Labels> = page.chain(ups).collect();
+        let live = self.store.live_with(&series);
+        if live <= self.series_max {
+            return Ok(());
+        }
+        Err(format!(
+            "no room for its page: all targets would have {live} series with it; accepted: at \
+             most {}; let exporters show fewer, or use a Prometheus",
+            self.series_max
+        ))
+    }
+
     /// Whether the stamps of a page prove anything. An exporter that is ahead can
     /// show what is old for new, also a while after: it may keep what it stamped.
-    pub fn admit(&mut self, target: usize, scrape: Scrape, lines: &[Line]) -> Result<(), String> {
+    fn check_stamps(
+        &mut self,
+        target: usize,
+        scrape: Scrape,
+        lines: &[Line],
+    ) -> Result<(), String> {
         let pages = &mut self.targets[target];
         let stamped = lines.iter().filter_map(|line| Some((scrape.lead(stamp(line)?), line)));
         let Some((lead, line)) = stamped.max_by_key(|(lead, _)| *lead) else { return Ok(()) };
@@ -131,7 +162,7 @@ impl Book {
         }
     }
 
-    /// Takes a page of a target. Series that are not on it any more end.
+    /// Takes a page of a target that was admitted. Series that are not on it any more end.
     pub fn read(&mut self, target: usize, scrape: Scrape, lines: &[Line]) {
         let (pages, now) = (&mut self.targets[target], scrape.began);
         let own = up(&pages.labels);
@@ -237,6 +268,35 @@ mod tests {
         assert!(matches!(&book.standings()[1], Standing::Down { why, .. } if why == "gone"));
         book.read(1, at(4000), &lines("m 5\n"));
         check(&book, 4500, "m", &[4.0, 5.0]);
+    }
+
+    /// The largest lag of those that have room is not the largest lag.
+    #[test]
+    fn a_page_without_room_for_all_of_its_series_is_refused() {
+        let target = |name: &str| vec![("instance".to_owned(), name.to_owned())];
+        let bounds = Bounds { series_max: 5, ..Bounds::default() };
+        let mut book = Book::new(bounds, vec![target("a"), target("b")]);
+        let (small, large) = (lines("m{x=\"1\"} 1\nm{x=\"2\"} 2\n"), lines("m 3\nn 4\n"));
+        // What tells of the other target whether it is up has room already.
+        assert!(book.admit(0, at(1000), &lines("m 1\nn 1\no 1\np 1\n")).is_err());
+        assert_eq!(book.admit(0, at(1000), &small), Ok(()));
+        book.read(0, at(1000), &small);
+        assert_eq!(
+            book.admit(1, at(1000), &large),
+            Err(
+                "no room for its page: all targets would have 6 series with it; accepted: at most \
+                 5; let exporters show fewer, or use a Prometheus"
+                    .into()
+            )
+        );
+        book.lost(1, Time(1000), "b", "no room".into());
+        check(&book, 1500, "up", &[0.0, 1.0]);
+        // A page that was admitted is admitted again, and what has ended takes no room.
+        assert_eq!(book.admit(0, at(2000), &small), Ok(()));
+        book.read(0, at(2000), &lines("m{x=\"2\"} 2\n"));
+        assert_eq!(book.admit(1, at(2000), &large), Ok(()));
+        book.read(1, at(2000), &large);
+        check(&book, 2500, "m", &[2.0, 3.0]);
     }
 
     #[test]

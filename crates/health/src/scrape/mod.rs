@@ -175,7 +175,10 @@ impl Scraper {
             let negative = pairs.find_map(|(text, selector)| {
                 negative(text, &selector.evaluate(book.store(), now).ok()?)
             });
-            let doubt = doubt.map(|(_, why)| why.clone()).or(negative).or(early);
+            let dropped = book.store().dropped_end().filter(|_| condition.is_exact);
+            let dropped = dropped.filter(|at| now - *at < ended);
+            let dropped = dropped.map(|_| NoValue::Dropped { within: ended });
+            let doubt = doubt.map(|(_, why)| why.clone()).or(negative).or(early).or(dropped);
             let age = |selector: &Query| Some(now - selector.newest(book.store(), now)?);
             let ages: Vec<Option<Millis>> = selectors.iter().map(age).collect();
             (ages, doubt, query.evaluate(book.store(), now).map_err(NoValue::Unanswerable)?)

@@ -73,6 +73,8 @@ pub struct Store {
     ended: BTreeSet<(Time, u64)>,
     next: u64,
     counts: Counts,
+    /// When the last one ended of those that were dropped early.
+    dropped_end: Option<Time>,
 }
 
 #[derive(Debug)]
@@ -92,11 +94,18 @@ impl Store {
             ended: BTreeSet::new(),
             next: 0,
             counts: Counts::default(),
+            dropped_end: None,
         }
     }
 
     pub fn counts(&self) -> Counts {
         self.counts
+    }
+
+    /// When the last series ended of those that were dropped to make room for others:
+    /// that any ended up to then may not be known any more.
+    pub fn dropped_end(&self) -> Option<Time> {
+        self.dropped_end
     }
 
     /// How many series there are.
@@ -106,6 +115,19 @@ impl Store {
 
     pub fn is_empty(&self) -> bool {
         self.series.is_empty()
+    }
+
+    /// How many series there would be that have not ended, with all of these. Above
+    /// `series_max` some of them would be refused.
+    pub fn live_with<'a>(&self, series: impl IntoIterator<Item = &'a Labels>) -> usize {
+        let live = self.series.len() - self.ended.len();
+        live + series.into_iter().filter(|labels| !self.is_live(labels)).count()
+    }
+
+    fn is_live(&self, labels: &Labels) -> bool {
+        let series = self.ids.get(labels).and_then(|id| self.series.get(id));
+        let last = series.and_then(|series| series.samples.back());
+        last.is_some_and(|last| !last.is_end())
     }
 
     /// Adds a value to a series, which may be new; false if there is no room.
@@ -178,11 +200,12 @@ impl Store {
     /// Makes a series without samples, if there is room or room can be made.
     fn admit(&mut self, labels: &Labels) -> Option<u64> {
         if self.series.len() >= self.bounds.series_max {
-            let Some((_, oldest)) = self.ended.first().copied() else {
+            let Some((at, oldest)) = self.ended.first().copied() else {
                 self.counts.series_refused += 1;
                 return None;
             };
             self.remove(oldest);
+            self.dropped_end = self.dropped_end.max(Some(at));
             self.counts.series_dropped += 1;
         }
         let id = self.next;
@@ -238,10 +261,28 @@ mod tests {
         store.end(&labels("a"), Time(4));
         assert!(store.append(&labels("c"), Time(5), 1.0));
         assert_eq!(names(&store), ["a", "c"]);
+        assert_eq!(store.dropped_end(), Some(Time(3)));
         assert!(store.append(&labels("d"), Time(5), 1.0));
         assert_eq!(names(&store), ["c", "d"]);
         let expected = Counts { series_dropped: 2, series_refused: 1, samples_late: 0 };
         assert_eq!(store.counts(), expected);
+    }
+
+    #[test]
+    fn series_that_have_ended_take_no_room() {
+        let mut store = small();
+        store.append(&labels("a"), Time(1), 1.0);
+        store.append(&labels("b"), Time(1), 1.0);
+        let live = |store: &Store, names: &[&str]| {
+            let names: Vec<Labels> = names.iter().map(|name| labels(name)).collect();
+            store.live_with(&names)
+        };
+        assert_eq!(live(&store, &["a", "b"]), 2);
+        assert_eq!(live(&store, &["a", "c"]), 3);
+        store.end(&labels("b"), Time(2));
+        assert_eq!(live(&store, &["a", "c"]), 2);
+        assert_eq!(live(&store, &["b", "c"]), 3);
+        assert!(store.append(&labels("c"), Time(3), 1.0));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::sync::{MutexGuard, PoisonError};
 use drain::engine::{Abort, Actor, Fact, Mode, Record, Run, RunOutcome, check_said};
 use drain::{Direction, Eta, Time};
 use serde::{Deserialize, Serialize};
-use store::{Deed, Meaning, RunId, Step, Unmatched, plan_misfit, row_misfit, unmatched};
+use store::{Deed, Meaning, RunId, Step, Unmatched, plan_misfit, row_misfit, unmatched, unopened};
 
 use super::fleet::Written;
 use super::ledger::{direction_name, outcome_name, plan_digest};
@@ -186,13 +186,13 @@ impl Drains {
             Meaning::Opened { plan } => Some((entry, plan)),
             _ => None,
         });
-        if let Some((entry, plan)) = opening {
-            // Older Pharos opened runs without the digest of their plan.
-            let found = Some(written.plan_digest);
-            let misfit = plan.and_then(|plan| plan_misfit(id, entry.seq, plan, found));
-            if let Some(why) = misfit.or_else(|| row_misfit(&row, entry)) {
-                return Err(Refused::Unreadable(why));
-            }
+        // The row, the plan, the first records and the entry are written in one transaction.
+        let Some((entry, plan)) = opening else { return Err(Refused::Unreadable(unopened(id))) };
+        // Older Pharos opened runs without the digest of their plan.
+        let found = Some(written.plan_digest);
+        let misfit = plan.and_then(|plan| plan_misfit(id, entry.seq, plan, found));
+        if let Some(why) = misfit.or_else(|| row_misfit(&row, entry)) {
+            return Err(Refused::Unreadable(why));
         }
         let said: Vec<(u64, &str)> = attested
             .iter()

@@ -317,7 +317,7 @@ impl Status {
             knob: None,
             since,
             why: format!("nothing is done until it can be written: {why}"),
-            todo: "make room for the store".into(),
+            todo: "make room for the store, or repair it, as the reason says".into(),
         };
         self.needs_person.insert(0, need);
         self.eta = Eta::Unknown { why: "nothing can be written".into() };

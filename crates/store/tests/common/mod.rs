@@ -86,3 +86,21 @@ pub async fn signed_log(unsigned: u64, signed: u64) -> (TempDir, Store, Trust, V
 pub fn no_author(_: &str) -> Meaning {
     Meaning::Other
 }
+
+/// Takes the triggers of the audit log away, as whoever means to change it does, and
+/// gives what makes them.
+pub async fn take_guards(connection: &mut SqliteConnection) -> Vec<String> {
+    const GUARDS: &str = "SELECT sql FROM sqlite_schema WHERE type = 'trigger'";
+    let guards = sqlx::query_scalar(GUARDS).fetch_all(&mut *connection).await.unwrap();
+    let script = "DROP TRIGGER audit_keeps; DROP TRIGGER audit_never_forgets; \
+                  DROP TRIGGER audit_grows;";
+    sqlx::raw_sql(script).execute(connection).await.unwrap();
+    guards
+}
+
+/// Puts them back, so that the schema is as it was.
+pub async fn put_guards(connection: &mut SqliteConnection, guards: Vec<String>) {
+    for guard in guards {
+        sqlx::raw_sql(sqlx::AssertSqlSafe(guard)).execute(&mut *connection).await.unwrap();
+    }
+}

@@ -228,6 +228,52 @@ async fn a_run_whose_row_was_changed_is_not_driven() {
     stands_still_and_can_be_closed(&second, run, why).await;
 }
 
+/// With the file and without the key, a run can be put there, and no entry that opens it.
+#[tokio::test]
+async fn a_run_that_no_audit_entry_opens_is_not_driven() {
+    let home = tempfile::tempdir().unwrap();
+    let drains = start_as("one", home.path()).await;
+    let run = begin(&drains).await;
+    say(&drains, run, Verb::Abort { how: Abort::Hold }).await.unwrap();
+    until(async || !drains.driven().contains_key(&run)).await;
+    let forged = RunId(run.0 + 1);
+    let sql = format!(
+        "INSERT INTO runs (id, datacenter, direction, actor, reason, created_at) VALUES \
+         ({forged}, 'east', 'drain', 'carol (uid 4242)', 'forged', {now}); INSERT INTO plans \
+         SELECT {forged}, json FROM plans WHERE run = {run}",
+        now = drains.world.clock.now().0
+    );
+    tamper(home.path(), sql).await;
+    drains.take_up(&mut BTreeMap::new()).await.unwrap();
+    let why = "run 2 is in the table of runs, and no audit entry opens it";
+    stands_still_and_can_be_closed(&drains, forged, why).await;
+    let mismatches = mismatches(&drains).await;
+    assert_eq!(mismatches.len(), 1, "{mismatches:?}");
+    assert!(mismatches[0].starts_with(why), "{mismatches:?}");
+}
+
+#[tokio::test]
+async fn nothing_is_kept_while_the_schema_is_not_ours() {
+    let home = tempfile::tempdir().unwrap();
+    let drains = start_as("one", home.path()).await;
+    let run = begin(&drains).await;
+    let sql = "CREATE TRIGGER hide BEFORE INSERT ON audit WHEN NEW.actor LIKE 'user-1001%' BEGIN \
+               SELECT raise(IGNORE); END";
+    tamper(home.path(), sql.into()).await;
+    let refused = waive(&drains, run, 1001).await.unwrap_err().to_string();
+    assert!(refused.contains("trigger `hide` on `audit`"), "{refused}");
+    let status = drains.status(run).await.unwrap();
+    assert!(status.stands_still.as_ref().is_some_and(|why| why.contains("trigger `hide`")));
+    drains.probe().await;
+    assert!(drains.unwritable().is_some_and(|why| why.contains("trigger `hide`")));
+    tamper(home.path(), "DROP TRIGGER hide".into()).await;
+    until(async || drains.status(run).await.unwrap().stands_still.is_none()).await;
+    say(&drains, run, Verb::Abort { how: Abort::Hold }).await.unwrap();
+    assert_eq!(mismatches(&drains).await, [""; 0]);
+    let last = drains.store().audit(1, 10).await.unwrap();
+    assert!(last.iter().any(|entry| entry.actor == "user-1001 (uid 1001)"), "{last:?}");
+}
+
 #[tokio::test]
 async fn a_run_that_lost_its_last_records_can_be_closed() {
     let home = tempfile::tempdir().unwrap();
