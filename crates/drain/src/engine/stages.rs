@@ -493,7 +493,8 @@ impl Run {
                 }
                 let back = shift.step.abs().max(pace.first);
                 let at = self.step_to_repeat(task, &shift).unwrap_or(shift.at);
-                self.turn(now, task, shift, (at - back).max(0.0));
+                // Of a group only some may have taken that step: for them it is no step out.
+                self.turn(now, task, shift, (at - back).min(shift.at).max(0.0));
             }
             OnBreach::Revert => {
                 let held = self.state.task(task).hold.as_ref();

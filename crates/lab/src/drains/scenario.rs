@@ -205,6 +205,8 @@ impl<'d> Draft<'d> {
     fn drain_store(&mut self, at: usize, after: &[TaskId]) {
         let name = &self.site.stores[at].name;
         let primaries = self.sketch.take(self.chance.pick(&LEADERS), name, &[]);
+        let share = 1.0 / self.site.datacenters.len() as f64;
+        stock::fence_all(&mut self.sketch.last().stages, share);
         self.sketch.last().pace = self.pace();
         let after: Vec<TaskId> = after.iter().copied().chain([primaries]).collect();
         self.sketch.take("replication", name, &after);

@@ -151,6 +151,18 @@ impl Graft<'_> {
     }
 }
 
+/// Says which share of the primaries the fences of a drain keep from taking writes: all
+/// that the datacenter has.
+pub fn fence_all(stages: &mut [Stage], share: f64) {
+    for stage in stages {
+        if let StageKind::Set { of: Some(of), .. } = &mut stage.kind
+            && *of == Value::Number(1.0)
+        {
+            *of = Value::Number(share).into_name();
+        }
+    }
+}
+
 /// Has a task bring a knob that is its own to where it stood in this world.
 pub fn aim(stages: &mut [Stage], knob: KnobId, at: f64) {
     for stage in stages {
