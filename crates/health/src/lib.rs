@@ -85,6 +85,10 @@ pub enum NoValue {
     Late { whom: String, limit: Millis },
     /// It answers, but not with values.
     Refused { whom: String, status: u16, why: String },
+    /// Its response does not call itself a success.
+    Failed { whom: String, status: String, why: String },
+    /// Of an exact condition: the response may not be all there is.
+    Partial { whom: String, why: String },
     /// What it answers makes no sense.
     Garbled { whom: String, why: String },
     /// The query selects nothing.
@@ -120,6 +124,13 @@ impl NoValue {
             NoValue::Refused { whom, status, why } => {
                 format!("{whom} refuses with status {status}: {why}")
             }
+            NoValue::Failed { whom, status, why } => {
+                format!("{whom} responds with status `{status}`: {why}; accepted: `success`")
+            }
+            NoValue::Partial { whom, why } => format!(
+                "the response of {whom} may be incomplete: {why}; accepted by an exact condition: \
+                 no warnings, and a number for every series"
+            ),
             NoValue::Garbled { whom, why } => format!("{whom} answers nonsense: {why}"),
             NoValue::NoSeries => "no series match".into(),
             NoValue::Ended { selector } => format!("no live series match {selector}"),

@@ -313,6 +313,68 @@ async fn refusals_are_told() {
     }
 }
 
+/// A response with a value of 0 for `lag`, these fields beside its data, and these rows
+/// beside those.
+fn whole(fields: &str, more: &str) -> Reply {
+    let times = ["0", "0 scraped", "0 count"].map(|place| (place.to_owned(), 999.0));
+    let Reply::Whole(status, body) = response(&["0"], times.into_iter()) else { panic!("a body") };
+    let body = body.strip_suffix("]}}").unwrap();
+    Reply::Whole(status, format!("{body}{more}]}}{fields}}}"))
+}
+
+/// What a condition has to say about `lag`.
+async fn said(prometheus: &Prometheus, is_exact: bool) -> String {
+    let condition = condition("lag", Comparison::AtMost, 0.0);
+    match prometheus.measure(&Condition { is_exact, ..condition }).await {
+        Ok(reading) => reading.value.to_string(),
+        Err(why) => why.to_string(),
+    }
+}
+
+#[tokio::test]
+async fn an_error_with_a_good_status_code_is_no_data() {
+    let stub = Stub::start(|_| {
+        let Reply::Whole(status, body) = whole(r#","error":"c is gone""#, "") else { panic!() };
+        Reply::Whole(status, body.replace("success", "error"))
+    });
+    let name = format!("prometheus at http://{}/prefix", stub.address);
+    let expected = format!("{name} responds with status `error`: c is gone; accepted: `success`");
+    for is_exact in [true, false] {
+        assert_eq!(said(&client(&stub), is_exact).await, expected);
+    }
+}
+
+/// The series that is left out may be the one that counts.
+#[tokio::test]
+async fn an_exact_condition_has_no_value_when_a_response_may_be_incomplete() {
+    const HISTOGRAM: &str = r#",{"metric":{"pharos_selector":"value","replica":"c"},
+                               "histogram":[1000,{"count":"1"}]}"#;
+    let cases = [
+        (r#","warnings":["c: partial response"]"#, "", "c: partial response"),
+        (r#","isPartial":true"#, "", "it calls itself partial"),
+        (
+            r#","infos":["PromQL info: ignored histogram in max aggregation"]"#,
+            "",
+            "PromQL info: ignored histogram in max aggregation",
+        ),
+        (
+            "",
+            HISTOGRAM,
+            "1 series without a number, such as a histogram, of which one is {replica=\"c\"}",
+        ),
+    ];
+    for (fields, more, why) in cases {
+        let stub = Stub::start(move |_| whole(fields, more));
+        let name = format!("prometheus at http://{}/prefix", stub.address);
+        let accepted = "accepted by an exact condition: no warnings, and a number for every series";
+        let expected = format!("the response of {name} may be incomplete: {why}; {accepted}");
+        assert_eq!(said(&client(&stub), true).await, expected);
+        assert_eq!(said(&client(&stub), false).await, "0", "{why}");
+    }
+    let stub = Stub::start(|_| whole(r#","warnings":[],"infos":null,"isPartial":false"#, ""));
+    assert_eq!(said(&client(&stub), true).await, "0");
+}
+
 /// Measures something hostile; the error comes in time.
 #[track_caller]
 fn suffer(reply: fn() -> Reply) -> impl Future<Output = NoValue> {
