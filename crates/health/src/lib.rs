@@ -83,6 +83,8 @@ pub enum NoValue {
     Unread { page: String, why: String },
     /// It took longer than it may.
     Late { whom: String, limit: Millis },
+    /// Its query is not evaluated within the time it may take.
+    Slow { limit: Millis },
     /// It answers, but not with values.
     Refused { whom: String, status: u16, why: String },
     /// Its response does not call itself a success.
@@ -121,6 +123,10 @@ impl NoValue {
             NoValue::Unreachable { whom, why } => format!("{whom} does not answer: {why}"),
             NoValue::Unread { page, why } => format!("{page} cannot be read: {why}"),
             NoValue::Late { whom, limit } => format!("{whom} does not answer within {limit}"),
+            NoValue::Slow { limit } => format!(
+                "the built-in scraper does not evaluate the query within {limit}; accepted: fewer \
+                 conditions, or shorter queries over fewer series"
+            ),
             NoValue::Refused { whom, status, why } => {
                 format!("{whom} refuses with status {status}: {why}")
             }

@@ -1,6 +1,7 @@
 //! What targets said: their series in the store, and which of them are alive.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use drain::{Millis, Time};
 
@@ -71,7 +72,8 @@ impl Standing {
 
 #[derive(Debug)]
 pub struct Book {
-    store: Store,
+    /// Shared with the evaluations under way, which see what it was when they began.
+    store: Arc<Store>,
     targets: Vec<Pages>,
     standings: Vec<Standing>,
 }
@@ -100,10 +102,10 @@ impl Book {
         let standings = vec![Standing::Unknown; targets.len()];
         let pages = |labels| Pages { labels, alive: HashMap::new(), ahead: None };
         let targets = targets.into_iter().map(pages).collect();
-        Book { store: Store::new(bounds), targets, standings }
+        Book { store: Arc::new(Store::new(bounds)), targets, standings }
     }
 
-    pub fn store(&self) -> &Store {
+    pub fn store(&self) -> &Arc<Store> {
         &self.store
     }
 
@@ -134,8 +136,9 @@ impl Book {
     /// Takes a page of a target. Series that are not on it any more end.
     pub fn read(&mut self, target: usize, scrape: Scrape, lines: &[Line]) {
         let (pages, now) = (&mut self.targets[target], scrape.began);
+        let store = Arc::make_mut(&mut self.store);
         let own = up(&pages.labels);
-        self.store.append(&own, now, 1.0);
+        store.append(&own, now, 1.0);
         let mut alive = HashMap::with_capacity(lines.len());
         for line in lines {
             let labels = line.labels.under(&pages.labels);
@@ -146,26 +149,27 @@ impl Book {
             let known = pages.alive.get(&labels);
             let is_known = line.at_millis.is_some() && known == Some(&line.at_millis);
             let at = stamp(line).map_or(now, |stamp| scrape.taken(stamp));
-            if is_known || self.store.append(&labels, at, line.value) {
+            if is_known || store.append(&labels, at, line.value) {
                 alive.insert(labels, line.at_millis);
             }
         }
         for ended in pages.alive.keys().filter(|labels| !alive.contains_key(labels)) {
-            self.store.end(ended, now);
+            store.end(ended, now);
         }
         pages.alive = alive;
-        self.store.forget(now);
+        store.forget(now);
         self.standings[target] = Standing::Up { samples: lines.len() };
     }
 
     /// A target did not answer: all of its series end.
     pub fn lost(&mut self, target: usize, now: Time, name: &str, why: String) {
         let pages = &mut self.targets[target];
+        let store = Arc::make_mut(&mut self.store);
         for (ended, _) in pages.alive.drain() {
-            self.store.end(&ended, now);
+            store.end(&ended, now);
         }
-        self.store.append(&up(&pages.labels), now, 0.0);
-        self.store.forget(now);
+        store.append(&up(&pages.labels), now, 0.0);
+        store.forget(now);
         self.standings[target] = Standing::Down { name: name.to_owned(), why };
     }
 }
