@@ -79,9 +79,10 @@ async fn values_end_when_their_service_does() {
 #[tokio::test]
 async fn what_cannot_be_read_is_down_with_its_reason() {
     type Page = fn() -> Reply;
-    let pages: [(Page, &str); 4] = [
+    let pages: [(Page, &str); 5] = [
         (|| Reply::Whole(200, "a 1\nb{ 2\n".into()), "line 2: "),
         (|| Reply::Whole(200, "#".repeat(5 << 20)), "its page has more than 4194304 octets"),
+        (|| Reply::Whole(200, "a 0\na 0.5\n".into()), "line 2: a is 0.5, but 0 in line 1"),
         (|| Reply::Whole(404, String::new()), "status 404"),
         (|| Reply::Raw(vec![b'H'; 1000], Duration::from_millis(10)), "no answer within 50ms"),
     ];

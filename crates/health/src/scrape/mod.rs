@@ -5,6 +5,7 @@
 //! known when it began, so that neither pages nor anybody else wait for it.
 
 mod book;
+mod page;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -111,16 +112,17 @@ fn time_of_day() -> Time {
 impl Scraper {
     /// Starts to read; needs a tokio runtime around it.
     pub fn start(settings: ScraperSettings) -> Scraper {
-        let labels = settings.targets.iter().map(labels).collect();
-        let book = Arc::new(Mutex::new(Book::new(settings.store, labels)));
+        let labels: Vec<_> = settings.targets.iter().map(labels).collect();
+        let book = Arc::new(Mutex::new(Book::new(settings.store, labels.clone())));
         let (clock, mut tasks) = (Clock::new(), JoinSet::new());
-        for (index, target) in settings.targets.into_iter().enumerate() {
+        for (index, (target, labels)) in settings.targets.into_iter().zip(labels).enumerate() {
             let (name, path) = (target.endpoint.to_string(), target.endpoint.path().to_owned());
             let Target { endpoint, credentials, .. } = target;
             let reader = Reader {
                 index,
                 name,
                 path,
+                labels,
                 client: Client::new(endpoint, credentials, PAGE_LEN_MAX),
                 book: book.clone(),
                 clock,
@@ -194,6 +196,8 @@ struct Reader {
     index: usize,
     name: String,
     path: String,
+    /// What all its series get.
+    labels: Vec<(String, String)>,
     client: Client,
     book: Arc<Mutex<Book>>,
     clock: Clock,
@@ -264,7 +268,12 @@ impl Reader {
             return Err(format!("status {}", answer.status));
         }
         let format = Format::of(answer.content_type.as_deref());
-        exposition::read(&answer.body, format, self.page).map_err(|fault| fault.to_string())
+        let lines = exposition::read(&answer.body, format, self.page);
+        let lines = lines.map_err(|fault| fault.to_string())?;
+        match page::contradiction(&answer.body, &lines, &self.labels) {
+            Some(why) => Err(why),
+            None => Ok(lines),
+        }
     }
 }
 
