@@ -23,6 +23,7 @@ mod freshness;
 mod http;
 mod prometheus;
 mod scrape;
+mod secrets;
 
 use std::fmt;
 use std::future::Future;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use common::{Reply, Stub, condition, nobody};
 use drain::{Comparison, Millis};
-use health::{Endpoint, Health, NoValue, Scraper, ScraperSettings, Standing, Target};
+use health::{Credentials, Endpoint, Health, NoValue, Scraper, ScraperSettings, Standing, Target};
 
 fn target(address: std::net::SocketAddr) -> Target {
     let endpoint: Endpoint = format!("http://{address}/metrics").parse().unwrap();
@@ -93,6 +93,48 @@ async fn what_cannot_be_read_is_down_with_its_reason() {
             value.as_ref().is_err_and(|error| error.to_string().contains(why))
         };
         until(&scraper, "a", says_why).await.unwrap_err();
+    }
+}
+
+/// Reasons and series are shown to all who may see a run.
+#[tokio::test]
+async fn credentials_that_a_page_repeats_are_not_shown() {
+    const SECRET: &str = "s3cret-of-some-length-that-is-cut-short";
+    let folder = tempfile::tempdir().unwrap();
+    let token_file = folder.path().join("token");
+    std::fs::write(&token_file, SECRET).unwrap();
+    let series = format!("a{{b=\"1\",token=\"{SECRET}\"}}");
+    let ahead = stamp(Duration::from_secs(9));
+    let two = format!("{series} 0\n{} 0\n", series.replace("b=\"1\"", "b=\"2\""));
+    let cases = [
+        (
+            "a",
+            format!("a {SECRET}\n"),
+            "line 1: not shown, because the page repeats the credentials",
+        ),
+        ("a", format!("{series} 0\n{series} 1\n"), "line 2: a{b=\"1\",token=\"[redacted]\"} is 1"),
+        ("a", format!("{series} 0 {ahead}\n"), "a{b=\"1\",token=\"[redacted]\"} is stamped 9s"),
+        ("a", format!("{series} 0\n"), "token=\"[redacted]\"}"),
+        ("a / on(token) a", two, "match {token=\"[redacted]\"}"),
+    ];
+    for (query, page, expected) in cases {
+        let stub = Stub::start(move |_| Reply::Whole(200, page.clone()));
+        let credentials = Some(Credentials::Bearer { token_file: token_file.clone() });
+        let scraper = start(vec![Target { credentials, ..target(stub.address) }]);
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let shown = loop {
+            let shown = match scraper.measure(&condition(query, Comparison::AtMost, 1.0)).await {
+                Ok(reading) => reading.series.unwrap(),
+                Err(why) => why.to_string(),
+            };
+            assert!(!shown.contains(&SECRET[..6]), "{shown}");
+            if !shown.contains("no live series") {
+                break shown;
+            }
+            assert!(Instant::now() < deadline, "{shown}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        };
+        assert!(shown.contains(expected), "{shown}");
     }
 }
 

@@ -375,6 +375,64 @@ async fn an_exact_condition_has_no_value_when_a_response_may_be_incomplete() {
     assert_eq!(said(&client(&stub), true).await, "0");
 }
 
+/// The value of a header of a request.
+fn authorization(asked: &common::Asked) -> &str {
+    let line = asked.head.lines().find_map(|line| line.strip_prefix("authorization: "));
+    line.unwrap_or_default()
+}
+
+/// What is shown of a response to a request with these credentials.
+async fn shown(credentials: &Credentials, reply: fn(&common::Asked) -> Reply) -> String {
+    let stub = Stub::start(reply);
+    let endpoint = format!("http://{}", stub.address).parse().unwrap();
+    let prometheus = Prometheus::new(endpoint, Some(credentials.clone()), TIME_MAX).unwrap();
+    let condition = condition("lag", Comparison::AtMost, 0.0);
+    let measured = prometheus.measure(&Condition { is_exact: true, ..condition }).await;
+    assert!(authorization(&stub.asked()[0]).len() > 10);
+    match measured {
+        Ok(reading) => reading.series.unwrap_or_default(),
+        Err(why) => why.to_string(),
+    }
+}
+
+/// Reasons and series are shown to all who may see a run.
+#[tokio::test]
+async fn credentials_that_a_response_repeats_are_not_shown() {
+    const SECRET: &str = "s3cret/of+some-length==";
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("secret");
+    std::fs::write(&file, format!("{SECRET}\n")).unwrap();
+    let bearer = Credentials::Bearer { token_file: file.clone() };
+    let basic = Credentials::Basic { username: "me".into(), password_file: file };
+    let replies: [fn(&common::Asked) -> Reply; 8] = [
+        |asked| Reply::Whole(401, format!("what is {}?", authorization(asked))),
+        |_| Reply::Whole(401, format!("{SECRET}, {SECRET}")),
+        // Cut short in the middle of it.
+        |asked| Reply::Whole(502, format!("{}{}", "x".repeat(180), authorization(asked))),
+        |asked| Reply::Whole(400, format!(r#"{{"error":"no {}"}}"#, authorization(asked))),
+        |asked| Reply::Whole(200, format!(r#"{{"status":"{}"}}"#, authorization(asked))),
+        |asked| {
+            let why = authorization(asked).replace('/', "\\/");
+            Reply::Whole(200, format!(r#"{{"status":"error","error":"{why}"}}"#))
+        },
+        |asked| whole(&format!(r#","warnings":["for {}"]"#, authorization(asked)), ""),
+        |asked| {
+            let row = format!(r#","for":"{}""#, authorization(asked));
+            let Reply::Whole(status, body) = whole("", "") else { panic!() };
+            Reply::Whole(status, body.replacen(r#""n":"0""#, &format!(r#""n":"0"{row}"#), 1))
+        },
+    ];
+    for reply in replies {
+        for credentials in [&bearer, &basic] {
+            let text = shown(credentials, reply).await;
+            assert!(text.contains("[redacted]"), "{text}");
+            let start = |secret: &str| text.contains(&secret[..6]);
+            // The name and the password in base64.
+            assert!(!start(SECRET) && !start("bWU6czNjcmV0"), "{text}");
+        }
+    }
+}
+
 /// Measures something hostile; the error comes in time.
 #[track_caller]
 fn suffer(reply: fn() -> Reply) -> impl Future<Output = NoValue> {

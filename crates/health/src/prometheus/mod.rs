@@ -9,7 +9,7 @@ mod answer;
 mod doubts;
 mod stamps;
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use drain::{Condition, Millis};
@@ -18,7 +18,8 @@ use tokio::time::timeout;
 
 use crate::freshness::Basis;
 use crate::http::{Client, Credentials, Endpoint, Failure};
-use crate::{Health, Measuring, NoValue, Reading, counted, excerpt, query_of};
+use crate::secrets::Secrets;
+use crate::{Health, Measuring, NoValue, Reading, counted, query_of};
 use answer::{Answer, Nothing, Row};
 use doubts::Doubts;
 use stamps::{Memory, Stamps};
@@ -40,6 +41,8 @@ pub struct Prometheus {
     memory: Mutex<Memory>,
     /// What was logged against responses.
     doubts: Mutex<Doubts>,
+    /// Not to be shown.
+    secrets: Arc<Secrets>,
 }
 
 impl Prometheus {
@@ -54,9 +57,10 @@ impl Prometheus {
             return Err(format!("{endpoint}: the URL of a Prometheus ends before the `?`"));
         }
         let path = format!("{}/api/v1/query", endpoint.path().trim_end_matches('/'));
-        let client = Client::new(endpoint, credentials, ANSWER_LEN_MAX);
+        let secrets = Arc::<Secrets>::default();
+        let client = Client::new(endpoint, credentials, ANSWER_LEN_MAX, secrets.clone());
         let (memory, doubts) = Default::default();
-        Ok(Prometheus { client, path, time_max, memory, doubts })
+        Ok(Prometheus { client, path, time_max, memory, doubts, secrets })
     }
 
     async fn read(&self, condition: &Condition, ended: Millis) -> Result<Reading, NoValue> {
@@ -77,14 +81,14 @@ impl Prometheus {
         // What has become older since counts too.
         let waited = Millis(u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX));
         let series = at.and_then(|at| rows[at].series(stamps::LABEL));
-        let series = series.map(|series| excerpt(&series));
+        let series = series.map(|series| self.secrets.excerpt(&series));
         Ok(Reading { value, series, age: age + waited, window: basis.window() })
     }
 
     /// What a response says against itself leaves an exact condition without a value, and
     /// is logged of another.
     fn weigh(&self, condition: &Condition, query: &str, doubts: &[String]) -> Result<(), NoValue> {
-        let why = excerpt(&doubts.join("; "));
+        let why = self.secrets.excerpt(&doubts.join("; "));
         if condition.is_exact && !doubts.is_empty() {
             return Err(NoValue::Partial { whom: self.name(), why });
         }
@@ -117,7 +121,7 @@ impl Prometheus {
             }
             if let Some((series, value)) = &stamps.negative {
                 let selector = selector.to_owned();
-                let series = series.as_deref().map(excerpt);
+                let series = series.as_deref().map(|series| self.secrets.excerpt(series));
                 let series = series.unwrap_or_else(|| selector.clone());
                 return Err(NoValue::Negative { selector, series, value: *value });
             }
@@ -130,15 +134,15 @@ impl Prometheus {
         let form = format!("query={}", utf8_percent_encode(query, NON_ALPHANUMERIC));
         let answer = self.client.post(&self.path, form).await;
         let answer = answer.map_err(|failure| self.trouble(failure))?;
-        let whom = self.name();
+        let (whom, shown) = (self.name(), |text: &str| self.secrets.excerpt(text));
         if answer.status != 200 {
-            let why = excerpt(&answer::complaint(&answer.body));
+            let why = shown(&answer::complaint(&answer.body));
             return Err(NoValue::Refused { whom, status: answer.status, why });
         }
         answer::read(&answer.body, stamps::LABEL).map_err(|nothing| match nothing {
-            Nothing::Garbled(why) => NoValue::Garbled { whom, why: excerpt(&why) },
+            Nothing::Garbled(why) => NoValue::Garbled { whom, why: shown(&why) },
             Nothing::Failed { status, why } => {
-                NoValue::Failed { whom, status: excerpt(&status), why: excerpt(&why) }
+                NoValue::Failed { whom, status: shown(&status), why: shown(&why) }
             }
             Nothing::NotANumber => NoValue::NotANumber,
         })
@@ -151,7 +155,8 @@ impl Prometheus {
                 let why = format!("its response has more than {ANSWER_LEN_MAX} bytes");
                 NoValue::Garbled { whom, why }
             }
-            Failure::Broken(why) | Failure::Credentials(why) => NoValue::Unreachable { whom, why },
+            Failure::Broken(why) => NoValue::Unreachable { whom, why: self.secrets.excerpt(&why) },
+            Failure::Credentials(why) => NoValue::Unreachable { whom, why },
         }
     }
 

@@ -7,8 +7,9 @@ use drain::{Millis, Time};
 
 use crate::exposition::Line;
 use crate::freshness::{AHEAD_MAX, DISTRUST};
+use crate::secrets::Secrets;
 use crate::series::{Bounds, Labels, NAME, Store};
-use crate::{NoValue, excerpt, whole_secs};
+use crate::{NoValue, whole_secs};
 
 /// When a page was read.
 #[derive(Clone, Copy, Debug)]
@@ -115,13 +116,19 @@ impl Book {
 
     /// Whether the stamps of a page prove anything. An exporter that is ahead can
     /// show what is old for new, also a while after: it may keep what it stamped.
-    pub fn admit(&mut self, target: usize, scrape: Scrape, lines: &[Line]) -> Result<(), String> {
+    pub fn admit(
+        &mut self,
+        target: usize,
+        scrape: Scrape,
+        lines: &[Line],
+        secrets: &Secrets,
+    ) -> Result<(), String> {
         let pages = &mut self.targets[target];
         let stamped = lines.iter().filter_map(|line| Some((scrape.lead(stamp(line)?), line)));
         let Some((lead, line)) = stamped.max_by_key(|(lead, _)| *lead) else { return Ok(()) };
         if lead > AHEAD_MAX {
             let (seen, lead) = (scrape.ended, whole_secs(lead));
-            let series = excerpt(&line.labels.to_string());
+            let series = secrets.excerpt(&line.labels.to_string());
             let ahead = pages.ahead.insert(Ahead { seen, series, lead });
             return Err(ahead.complaint("is", ""));
         }
@@ -256,7 +263,8 @@ mod tests {
     #[test]
     fn a_page_with_a_stamp_in_the_future_is_refused_for_as_long_as_it_could_be_seen() {
         let mut book = book();
-        let mut admit = |millis: u64, page: &str| book.admit(0, at(millis), &lines(page));
+        let mut admit =
+            |millis: u64, page: &str| book.admit(0, at(millis), &lines(page), &Secrets::default());
         assert_eq!(admit(100_000, "m 1 101000\no 1 90000\np 1 -5\nq 1\n"), Ok(()));
         let accepted = "accepted: at most 1s, or no stamp";
         assert_eq!(
@@ -292,11 +300,11 @@ mod tests {
         let mut book = book();
         let set = |millis: u64| Scrape { ended_of_day: Time(millis + 50_000), ..at(millis) };
         let page = lines("m 1 145000\n");
-        assert_eq!(book.admit(0, set(100_000), &page), Ok(()));
+        assert_eq!(book.admit(0, set(100_000), &page, &Secrets::default()), Ok(()));
         book.read(0, set(100_000), &page);
         assert_eq!(newest(&book, 100_000, "m"), Some(Time(94_000)));
         let page = lines("m 1 151500\n");
-        assert!(book.admit(0, set(100_000), &page).is_err());
+        assert!(book.admit(0, set(100_000), &page, &Secrets::default()).is_err());
     }
 
     #[test]

@@ -22,6 +22,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use crate::exposition::{self, Format, PageBounds};
 use crate::http::{Client, Credentials, Endpoint, Failure};
 use crate::query::{Outcome, Query};
+use crate::secrets::Secrets;
 use crate::series::{Bounds, Counts};
 use crate::{Health, Measuring, NoValue, Reading};
 use book::{Book, Scrape};
@@ -72,6 +73,7 @@ impl ScraperSettings {
 pub struct Scraper {
     book: Arc<Mutex<Book>>,
     clock: Clock,
+    secrets: Arc<Secrets>,
     time_max: Duration,
     /// Of evaluations.
     turns: Arc<Semaphore>,
@@ -114,6 +116,7 @@ impl Scraper {
     pub fn start(settings: ScraperSettings) -> Scraper {
         let labels: Vec<_> = settings.targets.iter().map(labels).collect();
         let book = Arc::new(Mutex::new(Book::new(settings.store, labels.clone())));
+        let secrets = Arc::<Secrets>::default();
         let (clock, mut tasks) = (Clock::new(), JoinSet::new());
         for (index, (target, labels)) in settings.targets.into_iter().zip(labels).enumerate() {
             let (name, path) = (target.endpoint.to_string(), target.endpoint.path().to_owned());
@@ -123,7 +126,8 @@ impl Scraper {
                 name,
                 path,
                 labels,
-                client: Client::new(endpoint, credentials, PAGE_LEN_MAX),
+                client: Client::new(endpoint, credentials, PAGE_LEN_MAX, secrets.clone()),
+                secrets: secrets.clone(),
                 book: book.clone(),
                 clock,
                 page: settings.page,
@@ -132,7 +136,7 @@ impl Scraper {
             tasks.spawn(reader.run());
         }
         let turns = Arc::new(Semaphore::new(EVALUATIONS_MAX));
-        Scraper { book, clock, time_max: settings.time_max, turns, _tasks: tasks }
+        Scraper { book, clock, secrets, time_max: settings.time_max, turns, _tasks: tasks }
     }
 
     /// What a query gives now. Evaluates it on the thread of the caller.
@@ -158,12 +162,13 @@ impl Scraper {
         let broke = |why: String| NoValue::Unanswerable(why);
         let turn = self.turns.clone().acquire_owned().await;
         let turn = turn.map_err(|closed| broke(closed.to_string()))?;
-        let (book, clock, condition) = (self.book.clone(), self.clock, condition.clone());
+        let (book, clock) = (self.book.clone(), self.clock);
+        let (secrets, condition) = (self.secrets.clone(), condition.clone());
         let measured = spawn_blocking(move || {
             // An evaluation that nobody waits for any more keeps its turn to its end.
             let _turn = turn;
             let view = View::of(&lock(&book), clock.now());
-            view.measure(&condition, ended)
+            view.measure(&condition, ended, &secrets)
         });
         measured.await.unwrap_or_else(|error| Err(broke(error.to_string())))
     }
@@ -199,6 +204,8 @@ struct Reader {
     /// What all its series get.
     labels: Vec<(String, String)>,
     client: Client,
+    /// Not to be shown.
+    secrets: Arc<Secrets>,
     book: Arc<Mutex<Book>>,
     clock: Clock,
     page: PageBounds,
@@ -243,7 +250,7 @@ impl Reader {
     ) -> Result<usize, String> {
         let mut book = lock(&self.book);
         let lines = lines.and_then(|lines| {
-            book.admit(self.index, scrape, &lines)?;
+            book.admit(self.index, scrape, &lines, &self.secrets)?;
             Ok(lines)
         });
         match lines {
@@ -269,10 +276,22 @@ impl Reader {
         }
         let format = Format::of(answer.content_type.as_deref());
         let lines = exposition::read(&answer.body, format, self.page);
-        let lines = lines.map_err(|fault| fault.to_string())?;
-        match page::contradiction(&answer.body, &lines, &self.labels) {
+        let lines = lines.map_err(|fault| self.shown(&fault, &answer.body))?;
+        match page::contradiction(&answer.body, &lines, &self.labels, &self.secrets) {
             Some(why) => Err(why),
             None => Ok(lines),
+        }
+    }
+
+    /// A fault quotes the start of what is wrong, where the start of a secret would not
+    /// be found.
+    fn shown(&self, fault: &exposition::Fault, page: &[u8]) -> String {
+        match self.secrets.are_in(page) {
+            true => format!(
+                "line {}: not shown, because the page repeats the credentials of the request",
+                fault.line
+            ),
+            false => fault.to_string(),
         }
     }
 }

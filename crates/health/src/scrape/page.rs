@@ -6,12 +6,17 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use crate::excerpt;
 use crate::exposition::Line;
+use crate::secrets::Secrets;
 
 /// What is wrong if a page has two samples of one series that are not the same. `lines`
 /// are what was read from it, `target` the labels that they get.
-pub fn contradiction(page: &[u8], lines: &[Line], target: &[(String, String)]) -> Option<String> {
+pub fn contradiction(
+    page: &[u8],
+    lines: &[Line],
+    target: &[(String, String)],
+    secrets: &Secrets,
+) -> Option<String> {
     let mut first = HashMap::with_capacity(lines.len());
     for (at, line) in lines.iter().enumerate() {
         // Two series may become one by the labels of their target.
@@ -19,7 +24,7 @@ pub fn contradiction(page: &[u8], lines: &[Line], target: &[(String, String)]) -
             Entry::Vacant(entry) => _ = entry.insert(at),
             Entry::Occupied(entry) if is_same(&lines[*entry.get()], line) => {}
             Entry::Occupied(entry) => {
-                let series = excerpt(&line.labels.to_string());
+                let series = secrets.excerpt(&line.labels.to_string());
                 return Some(complaint(page, lines, *entry.get(), at, &series));
             }
         }
@@ -63,7 +68,7 @@ mod tests {
     fn check(page: &str, expected: Option<&str>) {
         let lines = read(page.as_bytes(), Format::Text, PageBounds::default()).unwrap();
         let target = [("instance".to_owned(), "a:1".to_owned())];
-        let found = contradiction(page.as_bytes(), &lines, &target);
+        let found = contradiction(page.as_bytes(), &lines, &target, &Secrets::default());
         let accepted = "accepted: each series once, or twice the same";
         assert_eq!(found, expected.map(|why| format!("{why}; {accepted}")), "{page}");
     }

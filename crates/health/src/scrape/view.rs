@@ -7,8 +7,9 @@ use drain::{Condition, Millis, Time};
 use super::book::{Book, Standing};
 use crate::freshness::{self, Basis, DISTRUST};
 use crate::query::{Fault, Outcome, Query};
+use crate::secrets::Secrets;
 use crate::series::Store;
-use crate::{NoValue, Reading, counted, excerpt, query_of};
+use crate::{NoValue, Reading, counted, query_of};
 
 /// Nothing changes in it while a query is evaluated, and nobody waits for that.
 #[derive(Debug)]
@@ -29,24 +30,31 @@ impl View {
         View { store: book.store().clone(), standings: book.standings().to_vec(), now }
     }
 
-    /// The value of a condition.
-    pub fn measure(&self, condition: &Condition, ended: Millis) -> Result<Reading, NoValue> {
+    /// The value of a condition. What is shown of series has no `secrets` in it.
+    pub fn measure(
+        &self,
+        condition: &Condition,
+        ended: Millis,
+        secrets: &Secrets,
+    ) -> Result<Reading, NoValue> {
         let text = query_of(condition)?;
         let (query, basis) = (parse(text)?, Basis::of(text)?);
         let selected = basis.selectors().map(|text| Ok(Selected { text, query: parse(text)? }));
         let selected = selected.collect::<Result<Vec<_>, NoValue>>()?;
         let doubt = match condition.is_exact {
-            true => self.doubt(&selected, ended.min(DISTRUST))?,
+            true => self.doubt(&selected, ended.min(DISTRUST), secrets)?,
             false => None,
         };
         let age = |own: &Selected| Some(self.now - own.query.newest(&self.store, self.now)?);
         let age = basis.age(&selected.iter().map(age).collect::<Vec<_>>());
-        let outcome = self.evaluate(&query).map_err(NoValue::Unanswerable)?;
+        let outcome = self.evaluate(&query);
+        let outcome = outcome.map_err(|why| NoValue::Unanswerable(secrets.redact(&why)))?;
         let values = outcome.values();
         let (at, value) = counted(condition, &values);
         match age {
             Ok(age) if !values.is_empty() && doubt.is_none() => {
                 let series = at.and_then(|at| outcome.series(at));
+                let series = series.map(|series| secrets.redact(&series));
                 Ok(Reading { value, series, age, window: basis.window() })
             }
             // That a target is away is the likelier reason, and the more useful one.
@@ -59,7 +67,12 @@ impl View {
     }
 
     /// Why an exact condition has no value, whatever its query gives.
-    fn doubt(&self, selected: &[Selected<'_>], ended: Millis) -> Result<Option<NoValue>, NoValue> {
+    fn doubt(
+        &self,
+        selected: &[Selected<'_>],
+        ended: Millis,
+        secrets: &Secrets,
+    ) -> Result<Option<NoValue>, NoValue> {
         for Selected { text, .. } in selected {
             let selector = (*text).to_owned();
             if self.has_some(&freshness::ended(text, ended))? {
@@ -69,7 +82,7 @@ impl View {
                 return Ok(Some(NoValue::Undefined { selector }));
             }
         }
-        let negative = selected.iter().find_map(|own| self.negative(own));
+        let negative = selected.iter().find_map(|own| self.negative(own, secrets));
         // A target that is away, or was not read yet, may have the last word.
         let early = || self.standings.iter().cloned().find_map(Standing::into_doubt);
         Ok(negative.or_else(early))
@@ -81,11 +94,11 @@ impl View {
     }
 
     /// What is wrong if series of a selector are negative: of the least of them.
-    fn negative(&self, selected: &Selected<'_>) -> Option<NoValue> {
+    fn negative(&self, selected: &Selected<'_>, secrets: &Secrets) -> Option<NoValue> {
         let Outcome::Vector(elements) = self.evaluate(&selected.query).ok()? else { return None };
         let negative = elements.iter().filter(|element| element.value < 0.0);
         let least = negative.min_by(|a, b| a.value.total_cmp(&b.value))?;
-        let series = excerpt(&least.labels.to_string());
+        let series = secrets.excerpt(&least.labels.to_string());
         Some(NoValue::Negative { selector: selected.text.to_owned(), series, value: least.value })
     }
 
