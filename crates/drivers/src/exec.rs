@@ -27,7 +27,7 @@ use crate::error::{Error, Result};
 use crate::fence::{Fence, Fences};
 use crate::permit::ask_permit;
 use command::Invocation;
-pub use supervisor::supervise;
+pub use supervisor::{run_tied, supervise};
 
 /// The commands of a driver. Each is a program and its arguments.
 ///

@@ -6,7 +6,6 @@
 //! a page would look as if the other half had ended, and half a line says another
 //! number. So the end that the formats demand is demanded.
 
-use std::collections::HashSet;
 use std::fmt;
 
 use crate::series::{Labels, NAME};
@@ -72,7 +71,7 @@ impl fmt::Display for Fault {
 /// Reads a page.
 pub fn read(page: &[u8], format: Format, bounds: PageBounds) -> Result<Vec<Line>, Fault> {
     check_end(page, format)?;
-    let (mut lines, mut places) = (Vec::new(), Vec::new());
+    let mut lines = Vec::new();
     for (index, text) in page.split(|octet| *octet == b'\n').enumerate() {
         let fault = |what: String| Fault { line: index + 1, what };
         let text = text.trim_ascii_start();
@@ -84,9 +83,7 @@ pub fn read(page: &[u8], format: Format, bounds: PageBounds) -> Result<Vec<Line>
         }
         let text = std::str::from_utf8(text).map_err(|_| fault("not UTF-8".into()))?;
         lines.push(Cursor { rest: text }.line(format, bounds).map_err(fault)?);
-        places.push(index + 1);
     }
-    check_unique(&lines, &places)?;
     Ok(lines)
 }
 
@@ -106,19 +103,6 @@ fn check_end(page: &[u8], format: Format) -> Result<(), Fault> {
     let line = 1 + text.iter().filter(|octet| **octet == b'\n').count();
     let what = format!("the page ends here as if it were cut off; accepted: {accepted}");
     Err(Fault { line, what })
-}
-
-/// Of two values of one series nobody knows which counts.
-fn check_unique(lines: &[Line], places: &[usize]) -> Result<(), Fault> {
-    let mut seen = HashSet::with_capacity(lines.len());
-    match lines.iter().zip(places).find(|(line, _)| !seen.insert(&line.labels)) {
-        None => Ok(()),
-        Some((line, place)) => {
-            let series = cut(&line.labels.to_string());
-            let what = format!("{series} is on the page twice; accepted: each series once");
-            Err(Fault { line: *place, what })
-        }
-    }
 }
 
 /// The part of a line that is still to be read.
@@ -359,14 +343,6 @@ mod tests {
     }
 
     #[test]
-    fn a_series_that_is_there_twice_is_refused() {
-        refuse(
-            "lag{r=\"a\"} 0\n\nlag{r=\"b\"} 0\nlag{ r = \"a\", } 0.5",
-            "line 4: lag{r=\"a\"} is on the page twice; accepted: each series once",
-        );
-    }
-
-    #[test]
     fn a_fault_names_its_place() {
         refuse("a 1\n\n1a 2", "line 3: expected the name of a metric at `1a 2`");
         refuse("a", "line 1: a has no value");
@@ -426,9 +402,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_written_is_read(mut lines in prop::collection::vec(line(), 0..6)) {
-            let mut seen = HashSet::new();
-            lines.retain(|line| seen.insert(line.labels.clone()));
+        fn what_was_written_is_read(lines in prop::collection::vec(line(), 0..6)) {
             let page: String = lines.iter().map(written).collect();
             let read = read(page.as_bytes(), Format::Text, PageBounds::default());
             prop_assert_eq!(read.unwrap(), lines);

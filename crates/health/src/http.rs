@@ -6,7 +6,7 @@ use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use base64::Engine;
 use bytes::Bytes;
@@ -18,6 +18,8 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
+
+use crate::secrets::Secrets;
 
 /// Requests at once to one place; others wait their turn.
 const REQUESTS_MAX: usize = 8;
@@ -88,15 +90,22 @@ pub enum Credentials {
 }
 
 impl Credentials {
-    fn header(&self) -> Result<HeaderValue, Failure> {
+    /// The header that is sent; what is secret in it is remembered.
+    fn header(&self, secrets: &Secrets) -> Result<HeaderValue, Failure> {
         let (file, value) = match self {
             Credentials::Basic { username, password_file } => {
-                let pair = format!("{username}:{}", secret(password_file)?);
+                let password = secret(password_file)?;
+                let pair = format!("{username}:{password}");
                 let pair = base64::engine::general_purpose::STANDARD.encode(pair);
+                secrets.remember(password.trim());
+                // Some leave the padding out.
+                secrets.remember(pair.trim_end_matches('='));
                 (password_file, format!("Basic {pair}"))
             }
             Credentials::Bearer { token_file } => {
-                (token_file, format!("Bearer {}", secret(token_file)?))
+                let token = secret(token_file)?;
+                secrets.remember(token.trim());
+                (token_file, format!("Bearer {token}"))
             }
         };
         let mut value = HeaderValue::try_from(value).map_err(|_| {
@@ -145,6 +154,7 @@ pub struct Client {
     endpoint: Endpoint,
     credentials: Option<Credentials>,
     body_len_max: usize,
+    secrets: Arc<Secrets>,
     /// Connections that wait for the next request.
     idle: Mutex<Vec<Connection>>,
     turns: Semaphore,
@@ -169,10 +179,16 @@ impl Drop for Connection {
 }
 
 impl Client {
-    pub fn new(endpoint: Endpoint, credentials: Option<Credentials>, body_len_max: usize) -> Self {
+    /// Whatever secrets it sends are remembered in `secrets`.
+    pub fn new(
+        endpoint: Endpoint,
+        credentials: Option<Credentials>,
+        body_len_max: usize,
+        secrets: Arc<Secrets>,
+    ) -> Self {
         let idle = Mutex::default();
         let turns = Semaphore::new(REQUESTS_MAX);
-        Client { endpoint, credentials, body_len_max, idle, turns }
+        Client { endpoint, credentials, body_len_max, secrets, idle, turns }
     }
 
     pub fn endpoint(&self) -> &Endpoint {
@@ -203,7 +219,7 @@ impl Client {
             .body(Full::new(body))
             .map_err(|error| Failure::Broken(error.to_string()))?;
         if let Some(credentials) = &self.credentials {
-            request.headers_mut().insert(AUTHORIZATION, credentials.header()?);
+            request.headers_mut().insert(AUTHORIZATION, credentials.header(&self.secrets)?);
         }
         let turn = self.turns.acquire().await;
         let _turn = turn.map_err(|_| Failure::Broken("the client is closed".into()))?;
@@ -299,18 +315,23 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("token");
         std::fs::write(&file, "s3cret\n").unwrap();
+        let header = |credentials: &Credentials| credentials.header(&Secrets::default());
         let bearer = Credentials::Bearer { token_file: file.clone() };
-        assert_eq!(bearer.header().unwrap().as_bytes(), b"Bearer s3cret");
-        assert!(!format!("{:?}", bearer.header().unwrap()).contains("s3cret"));
+        assert_eq!(header(&bearer).unwrap().as_bytes(), b"Bearer s3cret");
+        assert!(!format!("{:?}", header(&bearer).unwrap()).contains("s3cret"));
         let basic = Credentials::Basic { username: "me".into(), password_file: file.clone() };
-        assert_eq!(basic.header().unwrap().as_bytes(), b"Basic bWU6czNjcmV0");
+        assert_eq!(header(&basic).unwrap().as_bytes(), b"Basic bWU6czNjcmV0");
+        let secrets = Secrets::default();
+        basic.header(&secrets).unwrap();
+        let shown = "me:[redacted] is [redacted]== or [redacted]";
+        assert_eq!(secrets.redact("me:s3cret is bWU6czNjcmV0== or bWU6czNjcmV0"), shown);
         std::fs::write(&file, "a\nb").unwrap();
         assert!(
-            matches!(bearer.header(), Err(Failure::Credentials(why)) if why.contains("more than one line"))
+            matches!(header(&bearer), Err(Failure::Credentials(why)) if why.contains("more than one line"))
         );
         std::fs::write(&file, vec![b'x'; SECRET_LEN_MAX as usize + 1]).unwrap();
-        assert!(matches!(bearer.header(), Err(Failure::Credentials(_))));
+        assert!(matches!(header(&bearer), Err(Failure::Credentials(_))));
         std::fs::remove_file(&file).unwrap();
-        assert!(matches!(bearer.header(), Err(Failure::Credentials(why)) if why.contains("token")));
+        assert!(matches!(header(&bearer), Err(Failure::Credentials(why)) if why.contains("token")));
     }
 }

@@ -23,6 +23,7 @@ mod freshness;
 mod http;
 mod prometheus;
 mod scrape;
+mod secrets;
 
 use std::fmt;
 use std::future::Future;
@@ -83,8 +84,14 @@ pub enum NoValue {
     Unread { page: String, why: String },
     /// It took longer than it may.
     Late { whom: String, limit: Millis },
+    /// Its query is not evaluated within the time it may take.
+    Slow { limit: Millis },
     /// It answers, but not with values.
     Refused { whom: String, status: u16, why: String },
+    /// Its response does not call itself a success.
+    Failed { whom: String, status: String, why: String },
+    /// Of an exact condition: the response may not be all there is.
+    Partial { whom: String, why: String },
     /// What it answers makes no sense.
     Garbled { whom: String, why: String },
     /// The query selects nothing.
@@ -120,9 +127,20 @@ impl NoValue {
             NoValue::Unreachable { whom, why } => format!("{whom} does not answer: {why}"),
             NoValue::Unread { page, why } => format!("{page} cannot be read: {why}"),
             NoValue::Late { whom, limit } => format!("{whom} does not answer within {limit}"),
+            NoValue::Slow { limit } => format!(
+                "the built-in scraper does not evaluate the query within {limit}; accepted: fewer \
+                 conditions, or shorter queries over fewer series"
+            ),
             NoValue::Refused { whom, status, why } => {
                 format!("{whom} refuses with status {status}: {why}")
             }
+            NoValue::Failed { whom, status, why } => {
+                format!("{whom} responds with status `{status}`: {why}; accepted: `success`")
+            }
+            NoValue::Partial { whom, why } => format!(
+                "the response of {whom} may be incomplete: {why}; accepted by an exact condition: \
+                 no warnings, and a number for every series"
+            ),
             NoValue::Garbled { whom, why } => format!("{whom} answers nonsense: {why}"),
             NoValue::NoSeries => "no series match".into(),
             NoValue::Ended { selector } => format!("no live series match {selector}"),

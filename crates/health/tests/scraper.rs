@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use common::{Reply, Stub, condition, nobody};
 use drain::{Comparison, Millis};
-use health::{Endpoint, Health, NoValue, Scraper, ScraperSettings, Standing, Target};
+use health::{Credentials, Endpoint, Health, NoValue, Scraper, ScraperSettings, Standing, Target};
 
 fn target(address: std::net::SocketAddr) -> Target {
     let endpoint: Endpoint = format!("http://{address}/metrics").parse().unwrap();
@@ -79,9 +79,10 @@ async fn values_end_when_their_service_does() {
 #[tokio::test]
 async fn what_cannot_be_read_is_down_with_its_reason() {
     type Page = fn() -> Reply;
-    let pages: [(Page, &str); 4] = [
+    let pages: [(Page, &str); 5] = [
         (|| Reply::Whole(200, "a 1\nb{ 2\n".into()), "line 2: "),
         (|| Reply::Whole(200, "#".repeat(5 << 20)), "its page has more than 4194304 octets"),
+        (|| Reply::Whole(200, "a 0\na 0.5\n".into()), "line 2: a is 0.5, but 0 in line 1"),
         (|| Reply::Whole(404, String::new()), "status 404"),
         (|| Reply::Raw(vec![b'H'; 1000], Duration::from_millis(10)), "no answer within 50ms"),
     ];
@@ -157,6 +158,48 @@ async fn an_exact_condition_has_no_value_while_an_end_may_be_forgotten() {
         drain::Condition { is_exact: true, ..condition("max(lag)", Comparison::AtMost, 0.0) };
     let refused = scraper.measure(&exact).await.unwrap_err().to_string();
     assert!(refused.contains("were dropped for want of room"), "{refused}");
+}
+
+/// Reasons and series are shown to all who may see a run.
+#[tokio::test]
+async fn credentials_that_a_page_repeats_are_not_shown() {
+    const SECRET: &str = "s3cret-of-some-length-that-is-cut-short";
+    let folder = tempfile::tempdir().unwrap();
+    let token_file = folder.path().join("token");
+    std::fs::write(&token_file, SECRET).unwrap();
+    let series = format!("a{{b=\"1\",token=\"{SECRET}\"}}");
+    let ahead = stamp(Duration::from_secs(9));
+    let two = format!("{series} 0\n{} 0\n", series.replace("b=\"1\"", "b=\"2\""));
+    let cases = [
+        (
+            "a",
+            format!("a {SECRET}\n"),
+            "line 1: not shown, because the page repeats the credentials",
+        ),
+        ("a", format!("{series} 0\n{series} 1\n"), "line 2: a{b=\"1\",token=\"[redacted]\"} is 1"),
+        ("a", format!("{series} 0 {ahead}\n"), "a{b=\"1\",token=\"[redacted]\"} is stamped 9s"),
+        ("a", format!("{series} 0\n"), "token=\"[redacted]\"}"),
+        ("a / on(token) a", two, "match {token=\"[redacted]\"}"),
+    ];
+    for (query, page, expected) in cases {
+        let stub = Stub::start(move |_| Reply::Whole(200, page.clone()));
+        let credentials = Some(Credentials::Bearer { token_file: token_file.clone() });
+        let scraper = start(vec![Target { credentials, ..target(stub.address) }]);
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let shown = loop {
+            let shown = match scraper.measure(&condition(query, Comparison::AtMost, 1.0)).await {
+                Ok(reading) => reading.series.unwrap(),
+                Err(why) => why.to_string(),
+            };
+            assert!(!shown.contains(&SECRET[..6]), "{shown}");
+            if !shown.contains("no live series") {
+                break shown;
+            }
+            assert!(Instant::now() < deadline, "{shown}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        };
+        assert!(shown.contains(expected), "{shown}");
+    }
 }
 
 #[tokio::test]

@@ -313,6 +313,126 @@ async fn refusals_are_told() {
     }
 }
 
+/// A response with a value of 0 for `lag`, these fields beside its data, and these rows
+/// beside those.
+fn whole(fields: &str, more: &str) -> Reply {
+    let times = ["0", "0 scraped", "0 count"].map(|place| (place.to_owned(), 999.0));
+    let Reply::Whole(status, body) = response(&["0"], times.into_iter()) else { panic!("a body") };
+    let body = body.strip_suffix("]}}").unwrap();
+    Reply::Whole(status, format!("{body}{more}]}}{fields}}}"))
+}
+
+/// What a condition has to say about `lag`.
+async fn said(prometheus: &Prometheus, is_exact: bool) -> String {
+    let condition = condition("lag", Comparison::AtMost, 0.0);
+    match prometheus.measure(&Condition { is_exact, ..condition }).await {
+        Ok(reading) => reading.value.to_string(),
+        Err(why) => why.to_string(),
+    }
+}
+
+#[tokio::test]
+async fn an_error_with_a_good_status_code_is_no_data() {
+    let stub = Stub::start(|_| {
+        let Reply::Whole(status, body) = whole(r#","error":"c is gone""#, "") else { panic!() };
+        Reply::Whole(status, body.replace("success", "error"))
+    });
+    let name = format!("prometheus at http://{}/prefix", stub.address);
+    let expected = format!("{name} responds with status `error`: c is gone; accepted: `success`");
+    for is_exact in [true, false] {
+        assert_eq!(said(&client(&stub), is_exact).await, expected);
+    }
+}
+
+/// The series that is left out may be the one that counts.
+#[tokio::test]
+async fn an_exact_condition_has_no_value_when_a_response_may_be_incomplete() {
+    const HISTOGRAM: &str = r#",{"metric":{"pharos_selector":"value","replica":"c"},
+                               "histogram":[1000,{"count":"1"}]}"#;
+    let cases = [
+        (r#","warnings":["c: partial response"]"#, "", "c: partial response"),
+        (r#","isPartial":true"#, "", "it calls itself partial"),
+        (
+            r#","infos":["PromQL info: ignored histogram in max aggregation"]"#,
+            "",
+            "PromQL info: ignored histogram in max aggregation",
+        ),
+        (
+            "",
+            HISTOGRAM,
+            "1 series without a number, such as a histogram, of which one is {replica=\"c\"}",
+        ),
+    ];
+    for (fields, more, why) in cases {
+        let stub = Stub::start(move |_| whole(fields, more));
+        let name = format!("prometheus at http://{}/prefix", stub.address);
+        let accepted = "accepted by an exact condition: no warnings, and a number for every series";
+        let expected = format!("the response of {name} may be incomplete: {why}; {accepted}");
+        assert_eq!(said(&client(&stub), true).await, expected);
+        assert_eq!(said(&client(&stub), false).await, "0", "{why}");
+    }
+    let stub = Stub::start(|_| whole(r#","warnings":[],"infos":null,"isPartial":false"#, ""));
+    assert_eq!(said(&client(&stub), true).await, "0");
+}
+
+/// The value of a header of a request.
+fn authorization(asked: &common::Asked) -> &str {
+    let line = asked.head.lines().find_map(|line| line.strip_prefix("authorization: "));
+    line.unwrap_or_default()
+}
+
+/// What is shown of a response to a request with these credentials.
+async fn shown(credentials: &Credentials, reply: fn(&common::Asked) -> Reply) -> String {
+    let stub = Stub::start(reply);
+    let endpoint = format!("http://{}", stub.address).parse().unwrap();
+    let prometheus = Prometheus::new(endpoint, Some(credentials.clone()), TIME_MAX).unwrap();
+    let condition = condition("lag", Comparison::AtMost, 0.0);
+    let measured = prometheus.measure(&Condition { is_exact: true, ..condition }).await;
+    assert!(authorization(&stub.asked()[0]).len() > 10);
+    match measured {
+        Ok(reading) => reading.series.unwrap_or_default(),
+        Err(why) => why.to_string(),
+    }
+}
+
+/// Reasons and series are shown to all who may see a run.
+#[tokio::test]
+async fn credentials_that_a_response_repeats_are_not_shown() {
+    const SECRET: &str = "s3cret/of+some-length==";
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("secret");
+    std::fs::write(&file, format!("{SECRET}\n")).unwrap();
+    let bearer = Credentials::Bearer { token_file: file.clone() };
+    let basic = Credentials::Basic { username: "me".into(), password_file: file };
+    let replies: [fn(&common::Asked) -> Reply; 8] = [
+        |asked| Reply::Whole(401, format!("what is {}?", authorization(asked))),
+        |_| Reply::Whole(401, format!("{SECRET}, {SECRET}")),
+        // Cut short in the middle of it.
+        |asked| Reply::Whole(502, format!("{}{}", "x".repeat(180), authorization(asked))),
+        |asked| Reply::Whole(400, format!(r#"{{"error":"no {}"}}"#, authorization(asked))),
+        |asked| Reply::Whole(200, format!(r#"{{"status":"{}"}}"#, authorization(asked))),
+        |asked| {
+            let why = authorization(asked).replace('/', "\\/");
+            Reply::Whole(200, format!(r#"{{"status":"error","error":"{why}"}}"#))
+        },
+        |asked| whole(&format!(r#","warnings":["for {}"]"#, authorization(asked)), ""),
+        |asked| {
+            let row = format!(r#","for":"{}""#, authorization(asked));
+            let Reply::Whole(status, body) = whole("", "") else { panic!() };
+            Reply::Whole(status, body.replacen(r#""n":"0""#, &format!(r#""n":"0"{row}"#), 1))
+        },
+    ];
+    for reply in replies {
+        for credentials in [&bearer, &basic] {
+            let text = shown(credentials, reply).await;
+            assert!(text.contains("[redacted]"), "{text}");
+            let start = |secret: &str| text.contains(&secret[..6]);
+            // The name and the password in base64.
+            assert!(!start(SECRET) && !start("bWU6czNjcmV0"), "{text}");
+        }
+    }
+}
+
 /// Measures something hostile; the error comes in time.
 #[track_caller]
 fn suffer(reply: fn() -> Reply) -> impl Future<Output = NoValue> {

@@ -104,6 +104,9 @@ enum Command {
     /// Run a command of an `exec` driver, and end it with the server that starts this
     #[command(hide = true)]
     Supervise {
+        /// Run it in place of this process, to be killed with its parent, process PID
+        #[arg(long, value_name = "PID")]
+        tied_to: Option<u32>,
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<OsString>,
     },
@@ -201,7 +204,12 @@ fn run(command: Command) -> Result<u8, String> {
         Command::Runbook(command) => runbook::run(command),
         Command::Shard(command) => shard::run(command),
         Command::Lab(command) => lab::run(command),
-        Command::Supervise { command } => drivers::exec::supervise(&command),
+        Command::Supervise { tied_to: Some(parent), command } => {
+            drivers::exec::run_tied(parent, &command)
+        }
+        Command::Supervise { tied_to: None, command } => {
+            drivers::exec::supervise(&["/proc/self/exe", "supervise", "--tied-to"], &command)
+        }
     }
 }
 

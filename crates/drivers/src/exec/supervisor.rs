@@ -7,16 +7,18 @@
 //! nothing comes for a while, it is stopped.
 //! It also adopts whatever the command leaves behind, so that all of it is found,
 //! in whichever group and session it is: `timeout` and job control make groups of
-//! their own. The same if it is told to end itself; only SIGKILL leaves it no time.
+//! their own. The same if it is told to end itself. SIGKILL leaves it no time: then
+//! the kernel kills the command itself, which asked for it before it began
+//! ([`run_tied`]), and what the command started is left.
 
 use std::ffi::OsString;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, getpgrp, getpid, pidfd_open, pidfd_send_signal,
-    set_child_subreaper, wait,
+    Pid, PidfdFlags, Signal, WaitOptions, getpgrp, getpid, getppid, pidfd_open, pidfd_send_signal,
+    set_child_subreaper, set_parent_process_death_signal, wait,
 };
 use tokio::io::AsyncReadExt;
 use tokio::process::Command;
@@ -40,9 +42,13 @@ pub(super) const BEAT_EVERY: Duration = Duration::from_secs(1);
 const KILL_AGAIN: Duration = Duration::from_millis(2);
 
 /// Runs a program with its arguments until it ends, or until standard input does.
-/// Returns its exit status, as a shell would.
-pub fn supervise(command: &[OsString]) -> Result<u8, String> {
-    let [program, arguments @ ..] = command else { return Err("there is no command".into()) };
+/// Returns its exit status, as a shell would. `tie` is a command that calls [`run_tied`]
+/// with the process id and the arguments that follow it.
+pub fn supervise(tie: &[&str], command: &[OsString]) -> Result<u8, String> {
+    let [starter, options @ ..] = tie else { return Err("nothing starts the command".into()) };
+    let own = getpid().as_raw_nonzero().to_string();
+    let mut tied = Command::new(starter);
+    tied.args(options).args([own.as_str(), "--"]).args(command).stdin(Stdio::null());
     if getpgrp() != getpid() {
         return Err("only a server starts this: it kills whatever it has started".into());
     }
@@ -50,26 +56,38 @@ pub fn supervise(command: &[OsString]) -> Result<u8, String> {
     set_child_subreaper(Some(getpid())).map_err(failed)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("cannot wait for a command: {error}"))?;
-    let code = runtime.block_on(run(program, arguments));
+    let code = runtime.block_on(run(tied));
     // Whoever reads standard input cannot be stopped.
     runtime.shutdown_background();
     code
 }
 
-async fn run(program: &OsString, arguments: &[OsString]) -> Result<u8, String> {
+/// Becomes a program that the kernel kills when the process that started it, `parent`,
+/// ends. Only what fails returns; the exit status is that of a shell.
+///
+/// This asks for itself: asking between fork and exec takes unsafe code.
+pub fn run_tied(parent: u32, command: &[OsString]) -> Result<u8, String> {
+    let [program, arguments @ ..] = command else { return Err("there is no command".into()) };
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|error| format!("cannot be killed with its supervisor: {error}"))?;
+    // A supervisor that was gone before is not told of.
+    if getppid().map(|pid| pid.as_raw_nonzero().get().unsigned_abs()) != Some(parent) {
+        return Err(format!("process {parent} did not start this, or has ended"));
+    }
+    let error = std::process::Command::new(program).args(arguments).exec();
+    eprintln!("cannot start `{}`: {error}", program.display());
+    Ok(EXIT_NOT_STARTED)
+}
+
+async fn run(mut tied: Command) -> Result<u8, String> {
     // Before anything is started, so that nothing is left behind.
     let told = |kind| signal(kind).map_err(|error| format!("cannot wait for signals: {error}"));
     let (mut terminate, mut interrupt) =
         (told(SignalKind::terminate())?, told(SignalKind::interrupt())?);
     let (mut hangup, mut quit) = (told(SignalKind::hangup())?, told(SignalKind::quit())?);
-    let started = Command::new(program).args(arguments).stdin(Stdio::null()).spawn();
-    let mut child = match started {
-        Ok(child) => child,
-        Err(error) => {
-            eprintln!("cannot start `{}`: {error}", program.display());
-            return Ok(EXIT_NOT_STARTED);
-        }
-    };
+    // It is tied to the thread that starts it, which is this one until the end.
+    let started = tied.spawn();
+    let mut child = started.map_err(|error| format!("cannot start a command: {error}"))?;
     let code = tokio::select! {
         code = end_of_input() => code,
         _ = terminate.recv() => EXIT_KILLED,

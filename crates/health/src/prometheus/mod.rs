@@ -6,9 +6,10 @@
 //! the query, so that a value is never taken for newer than it is.
 
 mod answer;
+mod doubts;
 mod stamps;
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use drain::{Condition, Millis};
@@ -17,8 +18,10 @@ use tokio::time::timeout;
 
 use crate::freshness::Basis;
 use crate::http::{Client, Credentials, Endpoint, Failure};
-use crate::{Health, Measuring, NoValue, Reading, counted, excerpt, query_of};
-use answer::Row;
+use crate::secrets::Secrets;
+use crate::{Health, Measuring, NoValue, Reading, counted, query_of};
+use answer::{Answer, Nothing, Row};
+use doubts::Doubts;
 use stamps::{Memory, Stamps};
 
 /// Bytes of a response.
@@ -36,6 +39,10 @@ pub struct Prometheus {
     time_max: Duration,
     /// Whose stamps were in the future.
     memory: Mutex<Memory>,
+    /// What was logged against responses.
+    doubts: Mutex<Doubts>,
+    /// Not to be shown.
+    secrets: Arc<Secrets>,
 }
 
 impl Prometheus {
@@ -50,8 +57,10 @@ impl Prometheus {
             return Err(format!("{endpoint}: the URL of a Prometheus ends before the `?`"));
         }
         let path = format!("{}/api/v1/query", endpoint.path().trim_end_matches('/'));
-        let client = Client::new(endpoint, credentials, ANSWER_LEN_MAX);
-        Ok(Prometheus { client, path, time_max, memory: Mutex::default() })
+        let secrets = Arc::<Secrets>::default();
+        let client = Client::new(endpoint, credentials, ANSWER_LEN_MAX, secrets.clone());
+        let (memory, doubts) = Default::default();
+        Ok(Prometheus { client, path, time_max, memory, doubts, secrets })
     }
 
     async fn read(&self, condition: &Condition, ended: Millis) -> Result<Reading, NoValue> {
@@ -59,9 +68,9 @@ impl Prometheus {
         let query = query_of(condition)?;
         let basis = Basis::of(query)?;
         let start = Instant::now();
-        let mut rows = self
-            .evaluate(&stamps::query(query, &basis, condition.is_exact.then_some(ended)))
-            .await?;
+        let asked = stamps::query(query, &basis, condition.is_exact.then_some(ended));
+        let Answer { mut rows, doubts } = self.evaluate(&asked).await?;
+        self.weigh(condition, query, &doubts)?;
         let age = basis.age(&self.ages(&basis, &rows, ended)?)?;
         rows.retain(stamps::is_value);
         if rows.is_empty() {
@@ -72,7 +81,23 @@ impl Prometheus {
         // What has become older since counts too.
         let waited = Millis(u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX));
         let series = at.and_then(|at| rows[at].series(stamps::LABEL));
+        let series = series.map(|series| self.secrets.excerpt(&series));
         Ok(Reading { value, series, age: age + waited, window: basis.window() })
+    }
+
+    /// What a response says against itself leaves an exact condition without a value, and
+    /// is logged of another.
+    fn weigh(&self, condition: &Condition, query: &str, doubts: &[String]) -> Result<(), NoValue> {
+        let why = self.secrets.excerpt(&doubts.join("; "));
+        if condition.is_exact && !doubts.is_empty() {
+            return Err(NoValue::Partial { whom: self.name(), why });
+        }
+        let mut known = self.doubts.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.is_new(query, &why) {
+            let (whom, condition) = (self.name(), condition.name.as_str());
+            tracing::warn!(whom, condition, why, "the value of a condition may be incomplete");
+        }
+        Ok(())
     }
 
     /// How old the newest sample of each selector is, by the clock of the
@@ -96,7 +121,8 @@ impl Prometheus {
             }
             if let Some((series, value)) = &stamps.negative {
                 let selector = selector.to_owned();
-                let series = series.clone().unwrap_or_else(|| selector.clone());
+                let series = series.as_deref().map(|series| self.secrets.excerpt(series));
+                let series = series.unwrap_or_else(|| selector.clone());
                 return Err(NoValue::Negative { selector, series, value: *value });
             }
         }
@@ -104,17 +130,21 @@ impl Prometheus {
     }
 
     /// The series of a query at this instant.
-    async fn evaluate(&self, query: &str) -> Result<Vec<Row>, NoValue> {
+    async fn evaluate(&self, query: &str) -> Result<Answer, NoValue> {
         let form = format!("query={}", utf8_percent_encode(query, NON_ALPHANUMERIC));
         let answer = self.client.post(&self.path, form).await;
         let answer = answer.map_err(|failure| self.trouble(failure))?;
+        let (whom, shown) = (self.name(), |text: &str| self.secrets.excerpt(text));
         if answer.status != 200 {
-            let why = excerpt(&answer::complaint(&answer.body));
-            return Err(NoValue::Refused { whom: self.name(), status: answer.status, why });
+            let why = shown(&answer::complaint(&answer.body));
+            return Err(NoValue::Refused { whom, status: answer.status, why });
         }
-        answer::rows(&answer.body).map_err(|why| match why {
-            answer::Nothing::Garbled(why) => NoValue::Garbled { whom: self.name(), why },
-            answer::Nothing::NotANumber => NoValue::NotANumber,
+        answer::read(&answer.body, stamps::LABEL).map_err(|nothing| match nothing {
+            Nothing::Garbled(why) => NoValue::Garbled { whom, why: shown(&why) },
+            Nothing::Failed { status, why } => {
+                NoValue::Failed { whom, status: shown(&status), why: shown(&why) }
+            }
+            Nothing::NotANumber => NoValue::NotANumber,
         })
     }
 
@@ -125,7 +155,8 @@ impl Prometheus {
                 let why = format!("its response has more than {ANSWER_LEN_MAX} bytes");
                 NoValue::Garbled { whom, why }
             }
-            Failure::Broken(why) | Failure::Credentials(why) => NoValue::Unreachable { whom, why },
+            Failure::Broken(why) => NoValue::Unreachable { whom, why: self.secrets.excerpt(&why) },
+            Failure::Credentials(why) => NoValue::Unreachable { whom, why },
         }
     }
 

@@ -1,13 +1,15 @@
 //! What targets said: their series in the store, and which of them are alive.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use drain::{Millis, Time};
 
 use crate::exposition::Line;
 use crate::freshness::{AHEAD_MAX, DISTRUST};
+use crate::secrets::Secrets;
 use crate::series::{Bounds, Labels, NAME, Store};
-use crate::{NoValue, excerpt, whole_secs};
+use crate::{NoValue, whole_secs};
 
 /// When a page was read.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +73,8 @@ impl Standing {
 
 #[derive(Debug)]
 pub struct Book {
-    store: Store,
+    /// Shared with the evaluations under way, which see what it was when they began.
+    store: Arc<Store>,
     series_max: usize,
     targets: Vec<Pages>,
     standings: Vec<Standing>,
@@ -102,10 +105,10 @@ impl Book {
         let pages = |labels| Pages { labels, alive: HashMap::new(), ahead: None };
         let targets = targets.into_iter().map(pages).collect();
         let series_max = bounds.series_max;
-        Book { store: Store::new(bounds), series_max, targets, standings }
+        Book { store: Arc::new(Store::new(bounds)), series_max, targets, standings }
     }
 
-    pub fn store(&self) -> &Store {
+    pub fn store(&self) -> &Arc<Store> {
         &self.store
     }
 
@@ -114,9 +117,15 @@ impl Book {
     }
 
     /// Whether a page can be taken, whole, and proves anything.
-    pub fn admit(&mut self, target: usize, scrape: Scrape, lines: &[Line]) -> Result<(), String> {
+    pub fn admit(
+        &mut self,
+        target: usize,
+        scrape: Scrape,
+        lines: &[Line],
+        secrets: &Secrets,
+    ) -> Result<(), String> {
         self.check_room(target, lines)?;
-        self.check_stamps(target, scrape, lines)
+        self.check_stamps(target, scrape, lines, secrets)
     }
 
     /// Whether all series of a page have room, besides what tells of every target
@@ -144,13 +153,14 @@ impl Book {
         target: usize,
         scrape: Scrape,
         lines: &[Line],
+        secrets: &Secrets,
     ) -> Result<(), String> {
         let pages = &mut self.targets[target];
         let stamped = lines.iter().filter_map(|line| Some((scrape.lead(stamp(line)?), line)));
         let Some((lead, line)) = stamped.max_by_key(|(lead, _)| *lead) else { return Ok(()) };
         if lead > AHEAD_MAX {
             let (seen, lead) = (scrape.ended, whole_secs(lead));
-            let series = excerpt(&line.labels.to_string());
+            let series = secrets.excerpt(&line.labels.to_string());
             let ahead = pages.ahead.insert(Ahead { seen, series, lead });
             return Err(ahead.complaint("is", ""));
         }
@@ -165,8 +175,9 @@ impl Book {
     /// Takes a page of a target that was admitted. Series that are not on it any more end.
     pub fn read(&mut self, target: usize, scrape: Scrape, lines: &[Line]) {
         let (pages, now) = (&mut self.targets[target], scrape.began);
+        let store = Arc::make_mut(&mut self.store);
         let own = up(&pages.labels);
-        self.store.append(&own, now, 1.0);
+        store.append(&own, now, 1.0);
         let mut alive = HashMap::with_capacity(lines.len());
         for line in lines {
             let labels = line.labels.under(&pages.labels);
@@ -177,26 +188,27 @@ impl Book {
             let known = pages.alive.get(&labels);
             let is_known = line.at_millis.is_some() && known == Some(&line.at_millis);
             let at = stamp(line).map_or(now, |stamp| scrape.taken(stamp));
-            if is_known || self.store.append(&labels, at, line.value) {
+            if is_known || store.append(&labels, at, line.value) {
                 alive.insert(labels, line.at_millis);
             }
         }
         for ended in pages.alive.keys().filter(|labels| !alive.contains_key(labels)) {
-            self.store.end(ended, now);
+            store.end(ended, now);
         }
         pages.alive = alive;
-        self.store.forget(now);
+        store.forget(now);
         self.standings[target] = Standing::Up { samples: lines.len() };
     }
 
     /// A target did not answer: all of its series end.
     pub fn lost(&mut self, target: usize, now: Time, name: &str, why: String) {
         let pages = &mut self.targets[target];
+        let store = Arc::make_mut(&mut self.store);
         for (ended, _) in pages.alive.drain() {
-            self.store.end(&ended, now);
+            store.end(&ended, now);
         }
-        self.store.append(&up(&pages.labels), now, 0.0);
-        self.store.forget(now);
+        store.append(&up(&pages.labels), now, 0.0);
+        store.forget(now);
         self.standings[target] = Standing::Down { name: name.to_owned(), why };
     }
 }
@@ -278,11 +290,13 @@ mod tests {
         let mut book = Book::new(bounds, vec![target("a"), target("b")]);
         let (small, large) = (lines("m{x=\"1\"} 1\nm{x=\"2\"} 2\n"), lines("m 3\nn 4\n"));
         // What tells of the other target whether it is up has room already.
-        assert!(book.admit(0, at(1000), &lines("m 1\nn 1\no 1\np 1\n")).is_err());
-        assert_eq!(book.admit(0, at(1000), &small), Ok(()));
+        assert!(
+            book.admit(0, at(1000), &lines("m 1\nn 1\no 1\np 1\n"), &Secrets::default()).is_err()
+        );
+        assert_eq!(book.admit(0, at(1000), &small, &Secrets::default()), Ok(()));
         book.read(0, at(1000), &small);
         assert_eq!(
-            book.admit(1, at(1000), &large),
+            book.admit(1, at(1000), &large, &Secrets::default()),
             Err(
                 "no room for its page: all targets would have 6 series with it; accepted: at most \
                  5; let exporters show fewer, or use a Prometheus"
@@ -292,9 +306,9 @@ mod tests {
         book.lost(1, Time(1000), "b", "no room".into());
         check(&book, 1500, "up", &[0.0, 1.0]);
         // A page that was admitted is admitted again, and what has ended takes no room.
-        assert_eq!(book.admit(0, at(2000), &small), Ok(()));
+        assert_eq!(book.admit(0, at(2000), &small, &Secrets::default()), Ok(()));
         book.read(0, at(2000), &lines("m{x=\"2\"} 2\n"));
-        assert_eq!(book.admit(1, at(2000), &large), Ok(()));
+        assert_eq!(book.admit(1, at(2000), &large, &Secrets::default()), Ok(()));
         book.read(1, at(2000), &large);
         check(&book, 2500, "m", &[2.0, 3.0]);
     }
@@ -312,7 +326,8 @@ mod tests {
     #[test]
     fn a_page_with_a_stamp_in_the_future_is_refused_for_as_long_as_it_could_be_seen() {
         let mut book = book();
-        let mut admit = |millis: u64, page: &str| book.admit(0, at(millis), &lines(page));
+        let mut admit =
+            |millis: u64, page: &str| book.admit(0, at(millis), &lines(page), &Secrets::default());
         assert_eq!(admit(100_000, "m 1 101000\no 1 90000\np 1 -5\nq 1\n"), Ok(()));
         let accepted = "accepted: at most 1s, or no stamp";
         assert_eq!(
@@ -348,11 +363,11 @@ mod tests {
         let mut book = book();
         let set = |millis: u64| Scrape { ended_of_day: Time(millis + 50_000), ..at(millis) };
         let page = lines("m 1 145000\n");
-        assert_eq!(book.admit(0, set(100_000), &page), Ok(()));
+        assert_eq!(book.admit(0, set(100_000), &page, &Secrets::default()), Ok(()));
         book.read(0, set(100_000), &page);
         assert_eq!(newest(&book, 100_000, "m"), Some(Time(94_000)));
         let page = lines("m 1 151500\n");
-        assert!(book.admit(0, set(100_000), &page).is_err());
+        assert!(book.admit(0, set(100_000), &page, &Secrets::default()).is_err());
     }
 
     #[test]

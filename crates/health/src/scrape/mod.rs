@@ -1,23 +1,32 @@
 //! Where there is no Prometheus: services are asked for their metrics by
 //! ourselves, and queries are answered from what they said.
+//!
+//! A query may take seconds: it is evaluated on a thread of its own, over what was
+//! known when it began, so that neither pages nor anybody else wait for it.
 
 mod book;
+mod page;
+#[cfg(test)]
+mod tests;
+mod view;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use drain::{Condition, Millis, Time};
-use tokio::task::JoinSet;
+use tokio::sync::Semaphore;
+use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::exposition::{self, Format, PageBounds};
-use crate::freshness::{self, Basis, DISTRUST};
 use crate::http::{Client, Credentials, Endpoint, Failure};
-use crate::query::{Fault, Outcome, Query};
+use crate::query::{Outcome, Query};
+use crate::secrets::Secrets;
 use crate::series::{Bounds, Counts};
-use crate::{Health, Measuring, NoValue, Reading, counted, excerpt, query_of};
+use crate::{Health, Measuring, NoValue, Reading};
 use book::{Book, Scrape};
+use view::View;
 
 pub use book::Standing;
 
@@ -26,6 +35,9 @@ const PAGE_LEN_MAX: usize = 4 << 20;
 /// The plain format alone is asked for; who sends another is read as well as
 /// can be.
 const ACCEPT: &str = "text/plain;version=0.0.4, */*;q=0.1";
+/// Queries that are evaluated at once; others wait their turn. Each keeps a processor
+/// busy, and may keep a copy of all samples.
+const EVALUATIONS_MAX: usize = 2;
 
 /// A service that shows its metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,15 +54,18 @@ pub struct Target {
 pub struct ScraperSettings {
     pub targets: Vec<Target>,
     pub interval: Duration,
+    /// For one measurement, from its request to its value.
+    pub time_max: Duration,
     pub store: Bounds,
     pub page: PageBounds,
 }
 
 impl ScraperSettings {
-    /// Every 10 seconds, within the usual bounds.
+    /// Every 10 seconds, with 5 seconds for a measurement, within the usual bounds.
     pub fn new(targets: Vec<Target>) -> Self {
         let (store, page) = Default::default();
-        ScraperSettings { targets, interval: Duration::from_secs(10), store, page }
+        let (interval, time_max) = (Duration::from_secs(10), Duration::from_secs(5));
+        ScraperSettings { targets, interval, time_max, store, page }
     }
 }
 
@@ -58,6 +73,10 @@ impl ScraperSettings {
 pub struct Scraper {
     book: Arc<Mutex<Book>>,
     clock: Clock,
+    secrets: Arc<Secrets>,
+    time_max: Duration,
+    /// Of evaluations.
+    turns: Arc<Semaphore>,
     /// One for each target; they end with this.
     _tasks: JoinSet<()>,
 }
@@ -95,20 +114,20 @@ fn time_of_day() -> Time {
 impl Scraper {
     /// Starts to read; needs a tokio runtime around it.
     pub fn start(settings: ScraperSettings) -> Scraper {
-        let labels = settings.targets.iter().map(|target| {
-            let pair = |name: &str, value: String| (name.to_owned(), value);
-            let job = Some(target.job.clone()).filter(|job| !job.is_empty());
-            let job = job.map(|job| pair("job", job));
-            job.into_iter().chain([pair("instance", target.endpoint.authority())]).collect()
-        });
-        let book = Arc::new(Mutex::new(Book::new(settings.store, labels.collect())));
+        let labels: Vec<_> = settings.targets.iter().map(labels).collect();
+        let book = Arc::new(Mutex::new(Book::new(settings.store, labels.clone())));
+        let secrets = Arc::<Secrets>::default();
         let (clock, mut tasks) = (Clock::new(), JoinSet::new());
-        for (index, target) in settings.targets.into_iter().enumerate() {
+        for (index, (target, labels)) in settings.targets.into_iter().zip(labels).enumerate() {
+            let (name, path) = (target.endpoint.to_string(), target.endpoint.path().to_owned());
+            let Target { endpoint, credentials, .. } = target;
             let reader = Reader {
                 index,
-                name: target.endpoint.to_string(),
-                path: target.endpoint.path().to_owned(),
-                client: Client::new(target.endpoint, target.credentials, PAGE_LEN_MAX),
+                name,
+                path,
+                labels,
+                client: Client::new(endpoint, credentials, PAGE_LEN_MAX, secrets.clone()),
+                secrets: secrets.clone(),
                 book: book.clone(),
                 clock,
                 page: settings.page,
@@ -116,103 +135,64 @@ impl Scraper {
             };
             tasks.spawn(reader.run());
         }
-        Scraper { book, clock, _tasks: tasks }
+        let turns = Arc::new(Semaphore::new(EVALUATIONS_MAX));
+        Scraper { book, clock, secrets, time_max: settings.time_max, turns, _tasks: tasks }
     }
 
-    /// What a query gives now.
+    /// What a query gives now. Evaluates it on the thread of the caller.
     pub fn evaluate(&self, query: &str) -> Result<Outcome, NoValue> {
         let query =
             Query::parse(query).map_err(|fault| NoValue::Unanswerable(fault.to_string()))?;
-        let outcome = query.evaluate(self.book().store(), self.clock.now());
-        outcome.map_err(NoValue::Unanswerable)
+        let store = lock(&self.book).store().clone();
+        query.evaluate(&store, self.clock.now()).map_err(NoValue::Unanswerable)
     }
 
     /// How each target is doing, in the order of the settings.
     pub fn standings(&self) -> Vec<Standing> {
-        self.book().standings().to_vec()
+        lock(&self.book).standings().to_vec()
     }
 
     /// What there was no room for.
     pub fn counts(&self) -> Counts {
-        self.book().store().counts()
+        lock(&self.book).store().counts()
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn read(&self, condition: &Condition, ended: Millis) -> Result<Reading, NoValue> {
-        let ended = ended.min(DISTRUST);
-        let text = query_of(condition)?;
-        let unanswerable = |fault: Fault| NoValue::Unanswerable(fault.to_string());
-        let query = Query::parse(text).map_err(unanswerable)?;
-        let basis = Basis::of(text)?;
-        let selectors = basis.selectors().map(Query::parse);
-        let selectors = selectors.collect::<Result<Vec<_>, _>>().map_err(unanswerable)?;
-        let doubts = basis.selectors().filter(|_| condition.is_exact).flat_map(|selector| {
-            let vanished = NoValue::Vanished { selector: selector.to_owned(), within: ended };
-            let undefined = NoValue::Undefined { selector: selector.to_owned() };
-            [
-                (freshness::ended(selector, ended), vanished),
-                (freshness::undefined(selector), undefined),
-            ]
+    /// Measures on another thread, when it is its turn.
+    async fn read(&self, condition: &Condition, ended: Millis) -> Result<Reading, NoValue> {
+        let broke = |why: String| NoValue::Unanswerable(why);
+        let turn = self.turns.clone().acquire_owned().await;
+        let turn = turn.map_err(|closed| broke(closed.to_string()))?;
+        let (book, clock) = (self.book.clone(), self.clock);
+        let (secrets, condition) = (self.secrets.clone(), condition.clone());
+        let measured = spawn_blocking(move || {
+            // An evaluation that nobody waits for any more keeps its turn to its end.
+            let _turn = turn;
+            let view = View::of(&lock(&book), clock.now());
+            view.measure(&condition, ended, &secrets)
         });
-        let doubts =
-            doubts.map(|(query, why)| Ok((Query::parse(&query).map_err(unanswerable)?, why)));
-        let doubts = doubts.collect::<Result<Vec<_>, NoValue>>()?;
-        let now = self.clock.now();
-        let (ages, doubt, outcome) = {
-            let book = self.book();
-            let has_some = |query: &Query| {
-                let outcome = query.evaluate(book.store(), now);
-                outcome.is_ok_and(|outcome| !outcome.values().is_empty())
-            };
-            let doubt = doubts.iter().find(|(query, _)| has_some(query));
-            // A target that is away, or was not read yet, may have the last word.
-            let early = book.standings().iter().filter(|_| condition.is_exact);
-            let early = early.cloned().find_map(Standing::into_doubt);
-            let mut pairs = basis.selectors().zip(&selectors).filter(|_| condition.is_exact);
-            let negative = pairs.find_map(|(text, selector)| {
-                negative(text, &selector.evaluate(book.store(), now).ok()?)
-            });
-            let dropped = book.store().dropped_end().filter(|_| condition.is_exact);
-            let dropped = dropped.filter(|at| now - *at < ended);
-            let dropped = dropped.map(|_| NoValue::Dropped { within: ended });
-            let doubt = doubt.map(|(_, why)| why.clone()).or(negative).or(early).or(dropped);
-            let age = |selector: &Query| Some(now - selector.newest(book.store(), now)?);
-            let ages: Vec<Option<Millis>> = selectors.iter().map(age).collect();
-            (ages, doubt, query.evaluate(book.store(), now).map_err(NoValue::Unanswerable)?)
-        };
-        let age = basis.age(&ages);
-        let values = outcome.values();
-        let (at, value) = counted(condition, &values);
-        match age {
-            Ok(age) if !values.is_empty() && doubt.is_none() => {
-                let series = at.and_then(|at| outcome.series(at));
-                Ok(Reading { value, series, age, window: basis.window() })
-            }
-            // That a target is away is the likelier reason, and the more useful one.
-            age => {
-                let why = age.err().or(doubt).unwrap_or(NoValue::NoSeries);
-                let down = self.standings().into_iter().find_map(Standing::into_trouble);
-                Err(down.unwrap_or(why))
-            }
-        }
+        measured.await.unwrap_or_else(|error| Err(broke(error.to_string())))
     }
 }
 
-/// What is wrong if series of a selector are negative: of the least of them.
-fn negative(selector: &str, outcome: &Outcome) -> Option<NoValue> {
-    let Outcome::Vector(elements) = outcome else { return None };
-    let negative = elements.iter().filter(|element| element.value < 0.0);
-    let least = negative.min_by(|a, b| a.value.total_cmp(&b.value))?;
-    let series = excerpt(&least.labels.to_string());
-    Some(NoValue::Negative { selector: selector.to_owned(), series, value: least.value })
+/// `job` and `instance`.
+fn labels(target: &Target) -> Vec<(String, String)> {
+    let pair = |name: &str, value: String| (name.to_owned(), value);
+    let job = Some(target.job.clone()).filter(|job| !job.is_empty());
+    let job = job.map(|job| pair("job", job));
+    job.into_iter().chain([pair("instance", target.endpoint.authority())]).collect()
+}
+
+/// Held for as long as it takes to copy something, and never while a query is evaluated.
+fn lock(book: &Mutex<Book>) -> MutexGuard<'_, Book> {
+    book.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Health for Scraper {
     fn measure_within<'a>(&'a self, condition: &'a Condition, ended: Millis) -> Measuring<'a> {
-        Box::pin(async move { self.read(condition, ended) })
+        Box::pin(async move {
+            let measured = timeout(self.time_max, self.read(condition, ended)).await;
+            measured.unwrap_or_else(|_| Err(NoValue::Slow { limit: millis(self.time_max) }))
+        })
     }
 }
 
@@ -221,7 +201,11 @@ struct Reader {
     index: usize,
     name: String,
     path: String,
+    /// What all its series get.
+    labels: Vec<(String, String)>,
     client: Client,
+    /// Not to be shown.
+    secrets: Arc<Secrets>,
     book: Arc<Mutex<Book>>,
     clock: Clock,
     page: PageBounds,
@@ -264,9 +248,9 @@ impl Reader {
         scrape: Scrape,
         lines: Result<Vec<exposition::Line>, String>,
     ) -> Result<usize, String> {
-        let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut book = lock(&self.book);
         let lines = lines.and_then(|lines| {
-            book.admit(self.index, scrape, &lines)?;
+            book.admit(self.index, scrape, &lines, &self.secrets)?;
             Ok(lines)
         });
         match lines {
@@ -291,7 +275,24 @@ impl Reader {
             return Err(format!("status {}", answer.status));
         }
         let format = Format::of(answer.content_type.as_deref());
-        exposition::read(&answer.body, format, self.page).map_err(|fault| fault.to_string())
+        let lines = exposition::read(&answer.body, format, self.page);
+        let lines = lines.map_err(|fault| self.shown(&fault, &answer.body))?;
+        match page::contradiction(&answer.body, &lines, &self.labels, &self.secrets) {
+            Some(why) => Err(why),
+            None => Ok(lines),
+        }
+    }
+
+    /// A fault quotes the start of what is wrong, where the start of a secret would not
+    /// be found.
+    fn shown(&self, fault: &exposition::Fault, page: &[u8]) -> String {
+        match self.secrets.are_in(page) {
+            true => format!(
+                "line {}: not shown, because the page repeats the credentials of the request",
+                fault.line
+            ),
+            false => fault.to_string(),
+        }
     }
 }
 

@@ -63,7 +63,10 @@ pub struct Counts {
 /// longest ago. If none has ended it is refused: were a live one dropped for
 /// it, the two would push each other out at every scrape, and neither would
 /// ever have two samples in a row.
-#[derive(Debug)]
+///
+/// A clone shares the samples of every series that does not change after it, so a
+/// query can be evaluated over one while the other is written to.
+#[derive(Clone, Debug)]
 pub struct Store {
     bounds: Bounds,
     series: BTreeMap<u64, Series>,
@@ -77,10 +80,10 @@ pub struct Store {
     dropped_end: Option<Time>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Series {
     labels: Arc<Labels>,
-    samples: VecDeque<Sample>,
+    samples: Arc<VecDeque<Sample>>,
 }
 
 impl Store {
@@ -165,7 +168,7 @@ impl Store {
         &'a self,
         name: Option<&str>,
     ) -> Box<dyn Iterator<Item = (&'a Labels, &'a VecDeque<Sample>)> + 'a> {
-        let entry = |series: &'a Series| (&*series.labels, &series.samples);
+        let entry = |series: &'a Series| (&*series.labels, &*series.samples);
         match name {
             None => Box::new(self.series.values().map(entry)),
             Some(name) => {
@@ -186,12 +189,13 @@ impl Store {
                 self.ended.remove(&(last.at, id));
             }
         }
+        let samples = Arc::make_mut(&mut series.samples);
         let is_full = |samples: &VecDeque<Sample>| samples.len() >= self.bounds.samples_max;
         let is_old = |first: &Sample| sample.at - first.at > self.bounds.keep;
-        while is_full(&series.samples) || series.samples.front().is_some_and(is_old) {
-            series.samples.pop_front();
+        while is_full(samples) || samples.front().is_some_and(is_old) {
+            samples.pop_front();
         }
-        series.samples.push_back(sample);
+        samples.push_back(sample);
         if sample.is_end() {
             self.ended.insert((sample.at, id));
         }
@@ -213,7 +217,7 @@ impl Store {
         let labels = Arc::new(labels.clone());
         self.names.entry(labels.name().to_owned()).or_default().insert(id);
         self.ids.insert(labels.clone(), id);
-        self.series.insert(id, Series { labels, samples: VecDeque::new() });
+        self.series.insert(id, Series { labels, samples: Arc::default() });
         Some(id)
     }
 
@@ -307,6 +311,24 @@ mod tests {
         store.forget(Time(103));
         assert!(store.is_empty());
         assert_eq!(store.select(Some("a")).count(), 0);
+    }
+
+    #[test]
+    fn a_clone_does_not_change_with_its_original() {
+        let mut store = small();
+        store.append(&labels("a"), Time(1), 1.0);
+        store.append(&labels("b"), Time(1), 1.0);
+        let clone = store.clone();
+        store.append(&labels("a"), Time(2), 2.0);
+        store.end(&labels("b"), Time(2));
+        store.append(&labels("c"), Time(3), 3.0);
+        let values = |store: &Store, name| {
+            let (_, samples) = store.select(Some(name)).next().unwrap();
+            samples.iter().map(|sample| sample.value).collect::<Vec<_>>()
+        };
+        assert_eq!(values(&clone, "a"), [1.0]);
+        assert_eq!((values(&store, "a"), names(&store)), (vec![1.0, 2.0], vec!["a", "c"]));
+        assert_eq!(names(&clone), ["a", "b"]);
     }
 
     #[test]

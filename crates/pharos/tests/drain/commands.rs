@@ -18,13 +18,14 @@ const WRAPPERS: [&[&str]; 5] = [
     &["sh", "-c", "(\"$@\" &); sleep 60", "sh"],
 ];
 
-/// Whether a process has these words among its arguments. Its supervisor has them too.
+/// Whether a process has these words among its arguments. Its supervisor has them too,
+/// and so has the command itself before it is tied to that.
 pub fn runs(words: &str) -> bool {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     processes.into_iter().any(|process| {
         let arguments = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
         let arguments = String::from_utf8_lossy(&arguments).replace('\0', " ");
-        arguments.contains(words) && !arguments.contains(" supervise -- ")
+        arguments.contains(words) && !arguments.contains(" supervise --")
     })
 }
 
@@ -62,6 +63,41 @@ fn a_command_ends_with_its_server_and_with_its_supervisor() {
             assert!(!runs(&name), "{command:?} {signal:?}");
         }
     }
+}
+
+/// As when the server and its supervisor are killed together: nobody is left to end it.
+#[test]
+fn a_command_ends_with_a_supervisor_that_is_killed() {
+    // Longer than anything is waited for.
+    let name = format!("sleep 600.5{}", std::process::id());
+    let command: Vec<String> = name.split(' ').map(str::to_owned).collect();
+    let mut supervisor = supervised(&command);
+    // The server may be gone, or may still be telling it that it lives.
+    let _lifeline = supervisor.stdin.take();
+    eventually("it runs", || runs(&name));
+    supervisor.kill().unwrap();
+    supervisor.wait().unwrap();
+    eventually("it is killed too", || !runs(&name));
+}
+
+/// A supervisor may be killed before its command has asked to be killed with it.
+#[test]
+fn a_command_does_not_begin_when_its_supervisor_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("promoted");
+    let tied = |parent: u32| {
+        let mut tied = Command::new(env!("CARGO_BIN_EXE_pharos"));
+        tied.args(["supervise", "--tied-to", &parent.to_string(), "--", "touch"]).arg(&file);
+        tied.output().unwrap()
+    };
+    // Whatever its number, it is not the one that starts this.
+    let refused = tied(u32::MAX);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("did not start this, or has ended"), "{said}");
+    assert!(!file.exists());
+    assert!(tied(std::process::id()).status.success());
+    assert!(file.exists());
 }
 
 #[test]
