@@ -283,7 +283,8 @@ impl Run {
                     (*knob, to.value().clone(), shift.place())
                 }
                 StageKind::Set { knob, to, .. } => {
-                    (*knob, to.value().clone(), state.origin(*knob)?.clone())
+                    let seen = self.in_place.get(knob).map(|(_, found)| found);
+                    (*knob, to.value().clone(), seen.or(state.origin(*knob))?.clone())
                 }
                 _ => return None,
             },
@@ -303,13 +304,7 @@ impl Run {
     /// had. A lone small weight is still all of the traffic.
     pub(super) fn takes_out(&self, knob: KnobId, at: &Value, to: &Value) -> bool {
         let Some(carrier) = self.plan.carrier(self.plan.knob(knob)) else { return false };
-        match (at, to) {
-            (Value::Number(_), Value::Number(_)) => {
-                carrier.multiplier(to) == 0.0 && carrier.multiplier(at) > 0.0
-            }
-            // Of a text only the goal of the drain is known to let nothing in.
-            _ => !carrier.goal.is_met_by(at) && !to.is_met_by(at),
-        }
+        carrier.lets_nothing_in(to) && !carrier.lets_nothing_in(at)
     }
 
     /// The limit that keeps traffic from leaving this run's datacenter.

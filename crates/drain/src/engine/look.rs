@@ -131,6 +131,24 @@ impl Run {
                 if self.look_before_step(now, task, knob, asked, &found) {
                     continue;
                 }
+                let state = self.state.task(task);
+                let left = self.state.knobs[knob.index()].as_ref().map(|left| &left.value);
+                let known = match state.phase {
+                    Phase::Running if self.state.sets_openly(&self.plan, task, knob) => {
+                        state.origin(knob)
+                    }
+                    // What goes back at once.
+                    Phase::Reverting if !state.is_undoing && found.number().is_none() => {
+                        left.filter(|_| self.plan.carrier(self.plan.knob(knob)).is_some())
+                    }
+                    _ => None,
+                };
+                if known == Some(&found) {
+                    // Nothing new: it is written down once.
+                    self.in_place.insert(knob, (now, found.clone()));
+                    self.wake(task);
+                    continue;
+                }
                 self.record(now, Fact::Found { task, knob, value: found.clone() });
                 self.in_place.insert(knob, (now, found.clone()));
                 self.wake(task);

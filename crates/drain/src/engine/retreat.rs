@@ -4,6 +4,7 @@
 
 use super::gate::Gate;
 use super::pace::{Circumstances, next_stop, stop_after, wait};
+use super::stages::LIMITED_LOOK;
 use super::{ATTEMPTS_MAX, Effect, Hold, Run, Shifted, Trigger};
 use crate::plan::{Direction, Expected, KnobId, StageKind, TaskId, UndoBy};
 use crate::time::Time;
@@ -59,10 +60,15 @@ impl Run {
         let is_switch = self.index.switches.contains(&knob);
         if is_switch || origin.number().is_none() || self.stands_at_a_text(knob) {
             // There are no steps on that way.
+            let carries = self.plan.carrier(self.plan.knob(knob)).is_some();
             if let Some(reached) = self.limit_reached(task) {
+                // Whether it would take out what serves last depends on where it is now.
+                if carries && !self.is_in_place(now, task, knob) {
+                    self.wake_at(task, now + LIMITED_LOOK);
+                }
                 return self.hold(now, task, super::Hold::Limit(reached));
             }
-            if self.is_kept_by_health(now, task) {
+            if self.is_kept_by_health(now, task) || carries && !self.is_in_place(now, task, knob) {
                 return;
             }
             return self.issue(now, task, Effect::Write { knob, value: origin });

@@ -18,6 +18,9 @@ use crate::value::Value;
 /// effect is done.
 const VERIFIED_FOR: Millis = Millis::from_secs(5);
 
+/// How often a knob is read whose task a limit holds.
+pub(super) const LIMITED_LOOK: Millis = Millis::from_secs(3);
+
 impl Run {
     /// Does what is due in the stage that a task is in.
     pub(super) fn advance(&mut self, now: Time, task: TaskId) {
@@ -146,9 +149,17 @@ impl Run {
         let (own, state) = (self.plan.task(task), self.state.task(task));
         let before = match state.is_undoing {
             true => own.goal_of(knob),
-            false => own.fenced_primary(state.stage).or(state.origin(knob)),
+            false => self.fenced_primary(task).or(state.origin(knob)),
         };
         before.is_some_and(|before| before.is_met_by(value))
+    }
+
+    /// The primary that the fence of a task on its way there keeps from taking writes. On the
+    /// way back that is what was promoted, or what was promoted back since.
+    fn fenced_primary(&self, task: TaskId) -> Option<&Value> {
+        let state = self.state.task(task);
+        let is_on_way = state.phase == Phase::Running;
+        self.plan.task(task).fenced_primary(state.stage).filter(|_| is_on_way)
     }
 
     /// Who may be the primary where a task changes that: the one that its fence keeps from
@@ -156,7 +167,7 @@ impl Run {
     fn known_primaries(&self, task: TaskId) -> Vec<Value> {
         let (own, state) = (self.plan.task(task), self.state.task(task));
         let origin = own.undone_knob().and_then(|primary| state.origin(primary));
-        let known = match own.fenced_primary(state.stage).filter(|_| !state.is_undoing) {
+        let known = match self.fenced_primary(task) {
             Some(fenced) => [Some(fenced), own.undone_goal()],
             None => [origin, own.undone_goal()],
         };
@@ -663,6 +674,7 @@ impl Run {
             _ => self.gate(now, task),
         };
         match gate {
+            Gate::Open { .. } if !self.is_read_before(now, task, &what) => {}
             Gate::Open { .. } => {
                 self.release(now, task);
                 self.issue(now, task, what);
@@ -674,12 +686,29 @@ impl Run {
                     && !self.moves_out(task) =>
             {
                 // As for the first step of a shift: it was bad before anything moved.
-                if self.bears_bad_start(now, task, why) {
+                if self.bears_bad_start(now, task, why) && self.is_read_before(now, task, &what) {
                     self.release(now, task);
                     self.issue(now, task, what);
                 }
             }
-            Gate::Closed(why) => self.hold(now, task, why),
+            Gate::Closed(why) => {
+                // Whether it would take out what serves last depends on where the knob is now.
+                if matches!(why, Hold::Limit(_)) && !self.is_read_before(now, task, &what) {
+                    self.wake_at(task, now + LIMITED_LOOK);
+                }
+                self.hold(now, task, why);
+            }
+        }
+    }
+
+    /// Whether a knob that is set at once was read just now; if not, it is. A task may have
+    /// waited since it read it first.
+    fn is_read_before(&mut self, now: Time, task: TaskId, what: &Effect) -> bool {
+        match what {
+            Effect::Write { knob, .. } if self.state.sets_openly(&self.plan, task, *knob) => {
+                self.is_in_place(now, task, *knob)
+            }
+            _ => true,
         }
     }
 

@@ -240,6 +240,19 @@ impl State {
         fence.is_none_or(|fence| fence.is_open_at(value, self.task(task).origin(knob)))
     }
 
+    /// Whether a task is about to set a knob that is neither a fence nor set behind one.
+    pub fn sets_openly(&self, plan: &Plan, task: TaskId, knob: KnobId) -> bool {
+        let (own, state) = (plan.task(task), self.task(task));
+        let is_set = matches!(
+            own.stages[state.stage.index()].kind,
+            StageKind::Set { knob: set, .. } if set == knob
+        );
+        is_set
+            && state.phase == Phase::Running
+            && !own.is_fence(knob)
+            && !own.is_guarded(state.stage)
+    }
+
     /// Whether somebody is writing a knob.
     pub fn is_written(&self, knob: KnobId) -> bool {
         self.writes[knob.index()] > 0
@@ -543,6 +556,10 @@ impl State {
         let (own, stage) = (plan.task(task), self.task(task).stage);
         let is_guarded = own.is_guarded(stage);
         let is_of_fence = phase == Phase::Running && own.fenced_primary(stage).is_some();
+        let task_state = self.task(task);
+        let is_set_next = self.sets_openly(plan, task, knob)
+            && task_state.begun.is_none()
+            && !task_state.doubts(knob);
         let is_found_again = match own.stages[stage.index()].kind {
             // Whether what failed has worked all the same.
             StageKind::Set { knob: own, .. } if is_guarded => own == knob,
@@ -582,6 +599,8 @@ impl State {
         }
         let state = self.task_mut(task)?;
         let origin = plan.task(task).origin_of(knob, value);
+        // Of numbers the first counts: those after it are what somebody moved it to.
+        let is_set_next = is_set_next && value.number().is_none();
         let is_another_primary = is_of_fence && undone == Some(knob) && {
             let known = [own.fenced_primary(stage), own.undone_goal()];
             !known.into_iter().flatten().any(|known| known.is_met_by(value))
@@ -597,6 +616,10 @@ impl State {
             Some(_) if is_another_primary => {}
             Some(origin) if state.origin(knob).is_none() => {
                 state.origins.push((knob, origin.clone()));
+            }
+            Some(origin) if is_set_next => {
+                let own = state.origins.iter_mut().find(|(own, _)| *own == knob);
+                own.into_iter().for_each(|(_, known)| *known = origin.clone());
             }
             Some(_) => {}
         }

@@ -10,6 +10,10 @@ use crate::value::Value;
 /// Less than this share of a knob's range is nothing: drivers round.
 const NOTHING: f64 = 1.0 / 250.0;
 
+/// States of HAProxy's servers in which they get no new clients, whichever of them a drain
+/// sets.
+const SHUT: [&str; 2] = ["maint", "drain"];
+
 /// The traffic of one service in all datacenters of a plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServiceTraffic {
@@ -79,6 +83,14 @@ impl TrafficKnob {
     pub fn is_closed_at(&self, value: &Value, original: Option<&Value>) -> bool {
         let original = original.or(self.original.as_ref());
         self.is_legible(value, original) && self.multiplier_from(value, original) == 0.0
+    }
+
+    /// Whether a value is known to let nothing in. A text may be the state of several servers.
+    pub fn lets_nothing_in(&self, value: &Value) -> bool {
+        let Value::Text(text) = value else { return self.multiplier(value) == 0.0 };
+        let states = text.split(',').map(|part| part.rsplit('=').next().unwrap_or(part));
+        let is_shut = |state: &str| SHUT.contains(&state) || self.goal == Value::Text(state.into());
+        self.goal.is_met_by(value) || states.into_iter().all(is_shut)
     }
 
     /// Whether a value lets less in than another one: it is nearer to the goal of the
@@ -198,6 +210,25 @@ mod tests {
         assert!(!switch.is_further_out(&text("ready"), &text("maint"), None));
         assert!(!switch.is_further_out(&text("a=maint,b=ready"), &text("ready"), None));
         assert!(!down.is_further_out(&text("0"), &number(0.8), None), "that is no value of it");
+    }
+
+    #[test]
+    fn a_state_lets_nothing_in_if_it_does_on_no_server() {
+        let text = |text: &str| Value::Text(text.into());
+        let own = knob(text("maint"), Some(text("ready")));
+        for (state, is_shut) in [
+            ("maint", true),
+            ("drain", true),
+            ("a=drain,b=maint", true),
+            ("ready", false),
+            ("a=ready,b=maint", false),
+            ("", false),
+        ] {
+            assert_eq!(own.lets_nothing_in(&text(state)), is_shut, "{state}");
+        }
+        let weight = knob(Value::Number(0.0), Some(Value::Number(1.0)));
+        assert!(weight.lets_nothing_in(&Value::Number(0.0)));
+        assert!(!weight.lets_nothing_in(&Value::Number(0.1)));
     }
 
     #[test]

@@ -148,6 +148,8 @@ impl Drains {
         let mut fences = self.look_at_fences().await?;
         let primaries = drained.iter().map(|own| self.look_at_primaries(&own.datacenter));
         let primaries = join_all(primaries).await.into_iter().flatten();
+        let told: BTreeSet<String> = fences.iter().map(|own| own.knob.clone()).collect();
+        let primaries = primaries.filter(|own| !told.contains(&own.knob));
         fences.extend(self.told_after_a_while(primaries).await?);
         *self.closed_fences() = fences;
         Ok(())

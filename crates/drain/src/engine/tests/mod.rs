@@ -199,6 +199,10 @@ impl World {
                 held_back.push(effect);
                 continue;
             }
+            if let Some(ended) = self.not_done(effect) {
+                self.event(Event::Ended { effect, result: ended });
+                continue;
+            }
             let result = match what {
                 Effect::Write { knob, value } => match self.broken.get(&knob) {
                     Some(ended) => ended.clone(),
@@ -215,6 +219,18 @@ impl World {
             };
             self.event(Event::Ended { effect, result });
         }
+    }
+
+    /// What must be so when an effect is done, as a server looks at it right before.
+    fn not_done(&self, effect: EffectId) -> Option<Ended> {
+        let required = self.run.required_by(effect);
+        let is_kept = |(knob, accepted): &&(KnobId, Vec<Value>)| {
+            accepted.iter().any(|value| value.is_met_by(&self.knobs[knob.index()]))
+        };
+        let (knob, _) = required.iter().find(|own| !is_kept(own))?;
+        let why =
+            format!("not done: {} is {}", self.run.plan().knob(*knob), self.knobs[knob.index()]);
+        Some(Ended::Failed { why })
     }
 
     fn event(&mut self, event: Event) {

@@ -516,3 +516,85 @@ fn a_revert_does_not_take_out_what_serves_last() {
     world.until("it is over", |world| world.outcome().is_some());
     world.check_replay();
 }
+
+/// A task may have waited since it read its knob: what it sets is judged by what is there now.
+#[test]
+fn what_is_set_at_once_is_read_right_before() {
+    let maint = || text("maint");
+    let mut world = back_to_less(Direction::Restore, maint(), maint(), maint());
+    world.values[0] = BAD;
+    world.passes(Millis::from_secs(2));
+    world.say(Command::Pause { task: None });
+    world.values[0] = GOOD;
+    world.passes(Millis::from_secs(60));
+    // A load balancer is reloaded meanwhile.
+    world.knobs[0] = text("ready");
+    world.say(Command::Resume { task: None });
+    world.passes(Millis::from_secs(600));
+    assert_eq!(world.knobs[0], text("ready"));
+    let held = world.run.state().task(TaskId(0)).hold.clone();
+    assert!(matches!(held, Some((_, Hold::Limit(_)))), "{held:?}");
+    // Whoever takes it out himself leaves nothing to be held for.
+    world.knobs[0] = maint();
+    world.event(Event::Fleet { fleet: fleet([0.0, 1.0, 1.0]) });
+    world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+    world.check_replay();
+}
+
+/// And the value to go back to is the last one from before it was set.
+#[test]
+fn the_original_of_what_is_set_at_once_is_read_right_before() {
+    let (ready, maint) = (text("ready"), text("maint"));
+    let mut world = back_to_less(Direction::Drain, ready.clone(), ready, maint.clone());
+    world.event(Event::Fleet { fleet: fleet([0.0; 3]) });
+    world.values[0] = BAD;
+    world.passes(Millis::from_secs(2));
+    world.say(Command::Pause { task: None });
+    world.values[0] = GOOD;
+    world.knobs[0] = text("drain");
+    world.passes(Millis::from_secs(60));
+    world.say(Command::Resume { task: None });
+    world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+    assert_eq!(world.knobs[0], maint);
+    assert_eq!(world.run.state().task(TaskId(0)).origin(KnobId(0)), Some(&text("drain")));
+    world.check_replay();
+}
+
+/// Some servers of a group may be out while others serve: to bring all in is no step out.
+#[test]
+fn a_restore_of_a_group_that_is_in_part_is_not_held_by_a_limit() {
+    let (ready, mixed) = (text("ready"), text("a=ready,b=maint"));
+    let mut world = back_to_less(Direction::Restore, ready.clone(), mixed, text("maint"));
+    world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+    assert_eq!(world.knobs[0], ready);
+    world.check_replay();
+}
+
+/// On the way back, too: what was set by hand while the run was paused counts.
+#[test]
+fn what_goes_back_at_once_is_read_right_before() {
+    let mut sketch = Sketch::new();
+    sketch.shift("web", &[]);
+    let to = Goal::Value(text("maint"));
+    sketch.last().stages[0].kind = StageKind::Set { knob: KnobId(0), to, of: None };
+    sketch.shift("api", &[]);
+    sketch.plan.traffic[0].datacenters[0].knobs = vec![TrafficKnob {
+        knob: sketch.plan.knobs[0].clone(),
+        goal: text("maint"),
+        original: None,
+    }];
+    let mut world = World::open(sketch);
+    world.knobs[0] = text("drain");
+    world.until("web is done", |world| world.phase(TaskId(0)) == Phase::Done);
+    world.say(Command::Pause { task: None });
+    world.passes(Millis::from_secs(2));
+    world.knobs[0] = text("ready");
+    world.event(Event::Fleet { fleet: fleet([0.0, 1.0, 1.0]) });
+    world.say(Command::Abort { how: Abort::Revert });
+    world.passes(Millis::from_secs(600));
+    assert_eq!(world.knobs[0], text("ready"));
+    world.event(Event::Fleet { fleet: fleet([0.0; 3]) });
+    world.until("it is over", |world| world.outcome() == Some(RunOutcome::Reverted));
+    assert_eq!(world.knobs[0], text("drain"));
+    world.check_replay();
+}

@@ -129,6 +129,9 @@ pub fn orders_of_dc2(near: u32) -> String {
     orders(near)
         .replace("service: orders\n", "service: orders-of-dc2\n")
         .replace("to: dc2", "to: dc1")
+        .replace("from: dc1", "from: DC2")
+        .replace("from: dc2", "from: dc1")
+        .replace("from: DC2", "from: dc2")
 }
 
 /// The evacuation of a datacenter. A rate over 2 s of scrapes every 500 ms says
