@@ -1,7 +1,7 @@
 //! Whether a task may do its next step: nobody paused it, no limit is in the
 //! way, and everything that must be healthy is.
 
-use super::{Hold, Phase, Run};
+use super::{Hold, Mode, Phase, Run};
 use crate::condition::{NoData, Verdict};
 use crate::fleet::{Fleet, LimitReached};
 use crate::plan::{ConditionId, Direction, KnobId, Next, StageKind, TaskId};
@@ -262,7 +262,19 @@ impl Run {
     /// this run's datacenter counted as drained, since it will be. What moves
     /// traffic in is never kept from it.
     pub(super) fn limit_reached(&self, task: TaskId) -> Option<LimitReached> {
+        if self.takes_back_out(task) {
+            return self.limit_to_taking_back_out();
+        }
         if self.moves_out(task) { self.limit_to_leaving() } else { None }
+    }
+
+    /// The same for what is to bring traffic back: whether others serve must be known, also in
+    /// a disaster.
+    pub(super) fn limit_to_taking_back_out(&self) -> Option<LimitReached> {
+        if self.has_waived_limits() {
+            return None;
+        }
+        self.state.fleet.check_limits(&self.plan, Mode::Drill).err()
     }
 
     /// Whether a task moves traffic out: by the direction of the run, or because what it
@@ -272,6 +284,13 @@ impl Run {
         let state = self.state.task(task);
         let is_on_way_out = (self.plan.direction == Direction::Drain) != state.goes_back();
         is_on_way_out || self.leads_out(task).unwrap_or(false)
+    }
+
+    /// Whether what brings traffic back would take it out of what serves by now.
+    pub fn takes_back_out(&self, task: TaskId) -> bool {
+        let is_on_way_in =
+            (self.plan.direction == Direction::Restore) != self.state.task(task).goes_back();
+        is_on_way_in && self.leads_out(task).unwrap_or(false)
     }
 
     fn leads_out(&self, task: TaskId) -> Option<bool> {
@@ -304,7 +323,7 @@ impl Run {
     /// had. A lone small weight is still all of the traffic.
     pub(super) fn takes_out(&self, knob: KnobId, at: &Value, to: &Value) -> bool {
         let Some(carrier) = self.plan.carrier(self.plan.knob(knob)) else { return false };
-        carrier.lets_nothing_in(to) && !carrier.lets_nothing_in(at)
+        carrier.takes_out(at, to)
     }
 
     /// The limit that keeps traffic from leaving this run's datacenter.

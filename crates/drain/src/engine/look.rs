@@ -279,7 +279,7 @@ impl Run {
         expected: &Value,
     ) -> Option<LimitReached> {
         let may_wait = self.takes_out(knob, found, expected) && self.is_interruptible(task);
-        if may_wait { self.limit_to_leaving() } else { None }
+        if may_wait { self.limit_to_taking_back_out() } else { None }
     }
 
     /// Whether a knob is where a write was to bring it of which nobody knows whether it
@@ -296,7 +296,13 @@ impl Run {
     }
 
     /// Whether a knob lets less into this datacenter at one value than at another.
-    fn is_further_out(&self, task: TaskId, knob: KnobId, value: &Value, than: &Value) -> bool {
+    pub(super) fn is_further_out(
+        &self,
+        task: TaskId,
+        knob: KnobId,
+        value: &Value,
+        than: &Value,
+    ) -> bool {
         let origin = self.state.task(task).origin(knob);
         if let Some(carrier) = self.plan.carrier(self.plan.knob(knob)) {
             let original = origin.filter(|_| self.plan.direction == Direction::Drain);

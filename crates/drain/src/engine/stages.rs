@@ -356,7 +356,7 @@ impl Run {
             Gate::Closed(why @ Hold::Breach { .. })
                 if self.plan.direction == Direction::Restore
                     && shift.steps == 0
-                    && !self.moves_out(task) =>
+                    && !self.is_further_out(task, knob, to.value(), &shift.place()) =>
             {
                 self.begin_restore(now, task, shift, &pace, why);
             }

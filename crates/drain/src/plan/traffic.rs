@@ -13,6 +13,8 @@ const NOTHING: f64 = 1.0 / 250.0;
 /// States of HAProxy's servers in which they get no new clients, whichever of them a drain
 /// sets.
 const SHUT: [&str; 2] = ["maint", "drain"];
+/// And the one in which they do.
+const OPEN: &str = "ready";
 
 /// The traffic of one service in all datacenters of a plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -54,6 +56,18 @@ pub struct Position {
     pub is_out: bool,
 }
 
+/// The states in a text, each with the server that it is of: `a=ready,b=maint`, or one state
+/// for all, whose server is empty.
+fn states(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.split(',').map(|part| part.rsplit_once('=').unwrap_or(("", part)))
+}
+
+/// The state of a server; empty if the text does not have it.
+fn state_of<'t>(text: &'t str, server: &str) -> &'t str {
+    let mut own = states(text).filter(|(own, _)| own.is_empty() || *own == server);
+    own.next().map_or("", |(_, state)| state)
+}
+
 impl TrafficKnob {
     /// The share of the traffic that a value lets in: 1 at the original, 0 at
     /// the goal of the drain. Without a recorded original the present value is
@@ -85,12 +99,26 @@ impl TrafficKnob {
         self.is_legible(value, original) && self.multiplier_from(value, original) == 0.0
     }
 
-    /// Whether a value is known to let nothing in. A text may be the state of several servers.
-    pub fn lets_nothing_in(&self, value: &Value) -> bool {
-        let Value::Text(text) = value else { return self.multiplier(value) == 0.0 };
-        let states = text.split(',').map(|part| part.rsplit('=').next().unwrap_or(part));
-        let is_shut = |state: &str| SHUT.contains(&state) || self.goal == Value::Text(state.into());
-        self.goal.is_met_by(value) || states.into_iter().all(is_shut)
+    /// Whether a change of a value may take out what serves: all that a number lets in, or
+    /// any server of a group. The others of the group may be down.
+    pub fn takes_out(&self, at: &Value, to: &Value) -> bool {
+        match (at, to) {
+            (Value::Text(at), Value::Text(to)) => {
+                let named = states(at).chain(states(to)).map(|(server, _)| server);
+                let named: Vec<&str> = named.filter(|server| !server.is_empty()).collect();
+                let servers = if named.is_empty() { vec![""] } else { named };
+                servers.into_iter().any(|server| {
+                    let (at, to) = (state_of(at, server), state_of(to, server));
+                    // What another word means is not known.
+                    to != at && to != OPEN && !self.is_shut(at)
+                })
+            }
+            _ => self.multiplier(to) == 0.0 && self.multiplier(at) > 0.0,
+        }
+    }
+
+    fn is_shut(&self, state: &str) -> bool {
+        SHUT.contains(&state) || self.goal == Value::Text(state.into())
     }
 
     /// Whether a value lets less in than another one: it is nearer to the goal of the
@@ -213,22 +241,30 @@ mod tests {
     }
 
     #[test]
-    fn a_state_lets_nothing_in_if_it_does_on_no_server() {
+    fn a_change_of_states_takes_out_any_server() {
         let text = |text: &str| Value::Text(text.into());
         let own = knob(text("maint"), Some(text("ready")));
-        for (state, is_shut) in [
-            ("maint", true),
-            ("drain", true),
-            ("a=drain,b=maint", true),
-            ("ready", false),
-            ("a=ready,b=maint", false),
-            ("", false),
+        for (at, to, takes_out) in [
+            ("ready", "maint", true),
+            ("ready", "drain", true),
+            ("ready", "a=ready,b=maint", true),
+            ("a=maint,b=ready", "a=ready,b=maint", true),
+            ("a=ready,b=maint", "ready", false),
+            ("a=ready,b=maint", "maint", true),
+            ("a=drain,b=maint", "maint", false),
+            ("maint", "ready", false),
+            ("maint", "drain", false),
+            ("ready", "ready", false),
+            ("on", "standby", true),
+            ("maint", "standby", false),
         ] {
-            assert_eq!(own.lets_nothing_in(&text(state)), is_shut, "{state}");
+            assert_eq!(own.takes_out(&text(at), &text(to)), takes_out, "{at} to {to}");
         }
         let weight = knob(Value::Number(0.0), Some(Value::Number(1.0)));
-        assert!(weight.lets_nothing_in(&Value::Number(0.0)));
-        assert!(!weight.lets_nothing_in(&Value::Number(0.1)));
+        assert!(weight.takes_out(&Value::Number(1.0), &Value::Number(0.0)));
+        // Weights are relative: a small one may be all of the traffic.
+        assert!(!weight.takes_out(&Value::Number(1.0), &Value::Number(0.1)));
+        assert!(!weight.takes_out(&Value::Number(0.0), &Value::Number(0.0)));
     }
 
     #[test]

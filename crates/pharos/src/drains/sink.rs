@@ -93,7 +93,9 @@ fn now() -> String {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(0o640).open(path)
+    // A pipe that nobody reads is an error and nothing to wait for.
+    let flags = libc::O_NONBLOCK;
+    OpenOptions::new().append(true).create(true).mode(0o640).custom_flags(flags).open(path)
 }
 
 /// Sends heads as they come, for as long as there is a store that makes them.
@@ -170,6 +172,22 @@ mod tests {
         for wrong in ["", "file:", "file:a", "journal", "log:x"] {
             assert!(Sink::parse(wrong).unwrap_err().contains("accepted: log"), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_pipe_that_nobody_reads_is_no_sink_and_nothing_to_wait_for() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("pipe");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &path,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+            0,
+        )
+        .unwrap();
+        let refused = Sink::File(path).check().unwrap_err();
+        assert!(refused.contains("cannot be written"), "{refused}");
     }
 
     #[tokio::test]

@@ -835,6 +835,14 @@ fn need(run: &Run, id: TaskId, task: &TaskStatus, status: &Status) -> Option<Nee
             let todo = "let that task end, or `abort` its run, named with `--run`".into();
             (NeedKind::InUse, knob(own), *since, todo)
         }
+        (_, Some((since, Hold::Limit { .. }))) if run.takes_back_out(id) => {
+            let other = "let another datacenter serve first";
+            let todo = match run.may_skip(id) {
+                true => format!("`skip {name}`, which leaves in what serves now, or {other}"),
+                false => other.to_owned(),
+            };
+            (NeedKind::Limit, None, *since, todo)
+        }
         (_, Some((since, Hold::Limit { .. }))) => {
             let todo = "restore the other datacenter, or `waive` by two people".into();
             (NeedKind::Limit, None, *since, todo)

@@ -72,14 +72,23 @@ pub struct ClosedFence {
     /// The knob whose value says that just the fenced server is the primary: then the fence
     /// was left closed on purpose, and refuses all writes all the same.
     primary: Option<String>,
+    /// Whether that knob and the fence could be read.
+    is_known: bool,
     /// Not while a run may still open it by itself.
     is_told: bool,
 }
 
 impl ClosedFence {
     fn need(&self, now: Time) -> NeedsPerson {
-        let ClosedFence { run, datacenter, knob, found, since, primary, .. } = self;
+        let ClosedFence { run, datacenter, knob, found, since, primary, is_known, .. } = self;
         let (why, todo) = match primary {
+            Some(primary) if !is_known => (
+                format!(
+                    "run {run} of {datacenter} left {knob} at {found}, and that or who is the \
+                     primary cannot be read: if it is {primary}, writes are refused"
+                ),
+                format!("see who is the primary; if it is {primary}, open {knob} by hand"),
+            ),
             Some(primary) => (
                 format!(
                     "run {run} of {datacenter} left {knob} at {found}, and {primary}, which it \
@@ -170,7 +179,8 @@ impl Drains {
             let before = known.iter().find(is_same);
             fence.since = before.map_or(fence.since, |own| own.since);
             let may_open = open.iter().any(|run| run.datacenter == fence.datacenter);
-            fence.is_told = !may_open || now - fence.since >= FENCED_FOR_LONG;
+            let is_sure = fence.is_known && !may_open;
+            fence.is_told = is_sure || now - fence.since >= FENCED_FOR_LONG;
             if fence.is_told && !before.is_some_and(|own| own.is_told) {
                 let need = fence.need(now);
                 let message = self.world.channels.alert(fence.run, &fence.datacenter, &need);
@@ -190,15 +200,20 @@ impl Drains {
         for plan in &own.drain_plans {
             for (fence, primary, of) in plan.tasks.iter().flat_map(Task::fenced_primaries) {
                 let (knob, primary) = (plan.knob(fence.knob), plan.knob(primary));
-                let claim = self.world.store.claim_of(&knob.to_string()).await;
-                if !seen.insert(knob) || !matches!(claim, Ok(None)) {
+                if !seen.insert(knob) {
                     continue;
                 }
-                let is_primary = self.read_soon(primary).await.is_some_and(|is| of.is_met_by(&is));
-                let value = if is_primary { self.read_soon(knob).await } else { None };
-                let Some(value) = value.filter(|value| fence.is_closed_in_part(value)) else {
+                let now = self.read_soon(primary).await;
+                if now.as_ref().is_some_and(|now| !of.is_met_by(now)) {
                     continue;
-                };
+                }
+                let value = self.read_soon(knob).await;
+                if value.as_ref().is_some_and(|value| !fence.is_closed_in_part(value)) {
+                    continue;
+                }
+                // What cannot be read is as the drain left it.
+                let is_known = now.is_some() && value.is_some();
+                let value = value.unwrap_or_else(|| fence.closed.clone());
                 found.push(ClosedFence {
                     run: own.newest,
                     datacenter: datacenter.to_owned(),
@@ -206,6 +221,7 @@ impl Drains {
                     found: value.to_string(),
                     since: self.world.clock.now(),
                     primary: Some(of.to_string()),
+                    is_known,
                     is_told: false,
                 });
             }
@@ -233,8 +249,18 @@ impl Drains {
                 Err(_) => "a value that is not known".into(),
             };
             let store::ClosedFence { knob, run, datacenter, at, .. } = left;
-            let (since, primary, is_told) = (Time(at), None, true);
-            closed.push(ClosedFence { run, datacenter, knob, found, since, primary, is_told });
+            let (since, primary) = (Time(at), None);
+            let (is_known, is_told) = (true, true);
+            closed.push(ClosedFence {
+                run,
+                datacenter,
+                knob,
+                found,
+                since,
+                primary,
+                is_known,
+                is_told,
+            });
         }
         Ok(closed)
     }

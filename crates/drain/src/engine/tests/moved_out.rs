@@ -476,6 +476,7 @@ fn a_restore_does_not_take_out_what_serves_last() {
             assert_eq!(world.knobs[0], found);
             let held = world.run.state().task(TaskId(0)).hold.clone();
             assert!(matches!(held, Some((_, Hold::Limit(_)))), "{held:?}");
+            assert!(world.run.takes_back_out(TaskId(0)));
             // While health is bad neither, although others serve again.
             world.event(Event::Fleet { fleet: fleet([0.0; 3]) });
             world.passes(Millis::from_secs(600));
@@ -560,6 +561,22 @@ fn the_original_of_what_is_set_at_once_is_read_right_before() {
     world.check_replay();
 }
 
+/// What cannot be read does not count as serving here, also in a disaster.
+#[test]
+fn a_restore_does_not_take_out_what_serves_where_others_cannot_be_read() {
+    let (maint, ready) = (text("maint"), text("ready"));
+    let mut world = back_to_less(Direction::Restore, maint.clone(), ready.clone(), maint.clone());
+    world.say(Command::SetMode { mode: Mode::Disaster });
+    let unknown = Fleet { multipliers: vec![vec![Some(1.0), None, None]], runs: vec![None; 3] };
+    world.event(Event::Fleet { fleet: unknown });
+    world.passes(Millis::from_secs(60));
+    assert_eq!(world.knobs[0], ready);
+    world.event(Event::Fleet { fleet: fleet([0.0; 3]) });
+    world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+    assert_eq!(world.knobs[0], maint);
+    world.check_replay();
+}
+
 /// Some servers of a group may be out while others serve: to bring all in is no step out.
 #[test]
 fn a_restore_of_a_group_that_is_in_part_is_not_held_by_a_limit() {
@@ -567,6 +584,20 @@ fn a_restore_of_a_group_that_is_in_part_is_not_held_by_a_limit() {
     let mut world = back_to_less(Direction::Restore, ready.clone(), mixed, text("maint"));
     world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
     assert_eq!(world.knobs[0], ready);
+    world.check_replay();
+}
+
+/// A weight that is higher than before the drain goes down by steps that health allows.
+#[test]
+fn a_restore_takes_no_step_out_while_health_is_bad() {
+    let number = Value::Number;
+    let mut world = back_to_less(Direction::Restore, number(0.1), number(1.0), number(0.0));
+    world.values[0] = BAD;
+    world.passes(Millis::from_secs(600));
+    assert_eq!(world.knobs[0], number(1.0));
+    world.values[0] = GOOD;
+    world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+    assert_eq!(world.knobs[0], number(0.1));
     world.check_replay();
 }
 

@@ -178,6 +178,21 @@ async fn a_primary_that_an_earlier_drain_fenced_is_told_until_its_fence_is_open(
         assert_eq!(fenced(of).await, [("files:writes-east".to_owned(), why.to_owned())]);
     }
     assert_eq!(drains.fences_left_closed().get("east"), Some(&1));
+    // Who is primary cannot be read for a while, and then for long.
+    std::fs::write(home.path().join("primary"), "north").unwrap();
+    assert_eq!(fenced(run).await.len(), 0);
+    std::fs::remove_file(home.path().join("primary")).unwrap();
+    assert_eq!(fenced(run).await.len(), 0);
+    let clock = &drains.world.clock;
+    clock.resume_at(clock.now() + drain::Millis::from_secs(20));
+    let told = fenced(run).await;
+    let is_told = |of: &str| {
+        let why = "primary cannot be read";
+        told.iter().any(|(knob, own)| knob == of && own.contains(why))
+    };
+    assert!(is_told("files:writes-east") && is_told("files:writes-west"), "{told:?}");
+    std::fs::write(home.path().join("primary"), "east").unwrap();
+    assert_eq!(fenced(run).await.len(), 1);
     std::fs::write(home.path().join("writes-east"), "open").unwrap();
     assert_eq!(fenced(run).await, []);
     assert_eq!(drains.fences_left_closed().get("east"), None);
