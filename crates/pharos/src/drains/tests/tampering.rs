@@ -395,7 +395,7 @@ async fn a_restore_that_brings_nothing_back_says_so() {
     let drains = drained(home.path(), "off").await;
     let (run, warnings) = restore(&drains, Mode::Drill).await.unwrap();
     is_over(&drains, run).await;
-    mentions(&warnings, "files:switch", "nothing comes back");
+    mentions(&warnings, "files:switch", "brings nothing back");
 }
 
 #[tokio::test]
