@@ -208,12 +208,13 @@ impl Drains {
                     continue;
                 }
                 let value = self.read_soon(knob).await;
-                if value.as_ref().is_some_and(|value| !fence.is_closed_in_part(value)) {
-                    continue;
-                }
-                // What cannot be read is as the drain left it.
                 let is_known = now.is_some() && value.is_some();
-                let value = value.unwrap_or_else(|| fence.closed.clone());
+                // What cannot be read is as runs left it.
+                let left = own.knobs.iter().find(|left| left.knob == *knob);
+                let value = value.or_else(|| Some(left?.value.clone()));
+                let Some(value) = value.filter(|value| fence.is_closed_in_part(value)) else {
+                    continue;
+                };
                 found.push(ClosedFence {
                     run: own.newest,
                     datacenter: datacenter.to_owned(),
