@@ -6,6 +6,7 @@ use std::fmt;
 use drain::{Knob, KnobId, Pace, Plan, StageKind, Value};
 
 use crate::driver::{Accepts, Shape};
+use crate::exec::mistaken_for_number;
 use crate::registry::Drivers;
 
 /// Something that will not go as a plan says.
@@ -31,7 +32,9 @@ pub fn doubts(plan: &Plan, knob: KnobId, shape: &Shape) -> Vec<Doubt> {
     let mut doubts = Vec::new();
     for task in &plan.tasks {
         let turns = task.stages.iter().filter_map(|stage| Turn::of(&stage.kind, &task.pace));
-        for (_, turn) in turns.filter(|(own, _)| *own == knob) {
+        // Whom a fence is of is never set, but read.
+        let fenced = task.fenced_primaries().map(|(_, primary, to)| (primary, Turn::Once { to }));
+        for (_, turn) in turns.chain(fenced).filter(|(own, _)| *own == knob) {
             doubts.extend(shape.doubt(turn).map(|(what, is_bearable)| Doubt {
                 task: task.name.clone(),
                 knob: plan.knob(knob).clone(),
@@ -112,7 +115,10 @@ impl Shape {
             return refuses("it can be read alone; accepted: another knob".into());
         }
         match (&self.accepts, turn) {
-            (Accepts::Anything, _) => None,
+            (Accepts::AnythingButFractions, Turn::Once { to: Value::Text(to) }) => {
+                mistaken_for_number(to).and_then(refuses)
+            }
+            (Accepts::Anything | Accepts::AnythingButFractions, _) => None,
             (Accepts::Word(words), Turn::Once { to: Value::Text(to) })
                 if words.contains(&to.as_str()) || is_of_each(words, to) =>
             {
@@ -170,8 +176,10 @@ mod tests {
     fn values_that_a_knob_does_not_take_are_doubted() {
         let (two, off) = (Value::Number(2.0), Value::Text("off".into()));
         let maint = Value::Text("maint".into());
-        let once = |to| Turn::Once { to };
-        let why = |shape: &Shape, turn| {
+        fn once(to: &Value) -> Turn<'_> {
+            Turn::Once { to }
+        }
+        let why = |shape: &Shape, turn: Turn<'_>| {
             let (why, is_bearable) = shape.doubt(turn)?;
             assert!(!is_bearable);
             Some(why)
@@ -188,6 +196,14 @@ mod tests {
         );
         assert_eq!(why(&words, once(&maint)), None);
         assert!(why(&words, Turn::Steps { to: &two, first: 0.1 }).is_some());
+        let parsed = Shape { accepts: Accepts::AnythingButFractions, is_writable: true };
+        for (name, is_doubted) in [("7.1", true), ("7.10", true), ("7.0", true), ("7", false)] {
+            let name = Value::Text(name.into());
+            assert_eq!(why(&parsed, once(&name)).is_some(), is_doubted, "{name}");
+            let anything = Shape { accepts: Accepts::Anything, ..parsed.clone() };
+            assert_eq!(why(&anything, once(&name)), None);
+        }
+        assert_eq!(why(&parsed, once(&Value::Number(0.5))), None, "a weight");
         let gauge = Shape { is_writable: false, ..numbers(0.0) };
         assert!(why(&gauge, Turn::Rate).is_some());
     }

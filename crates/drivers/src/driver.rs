@@ -122,6 +122,9 @@ pub enum Accepts {
     Word(Vec<&'static str>),
     /// The driver cannot tell.
     Anything,
+    /// The same, but what looks like a number is read as one: as the name of a server
+    /// `7.10` would be `7.1`.
+    AnythingButFractions,
 }
 
 /// What a driver is, for people.

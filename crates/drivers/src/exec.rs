@@ -158,6 +158,14 @@ impl Exec {
         })
     }
 
+    /// Why a value would not be read back as what it is.
+    fn mistaken(&self, value: &Value) -> Option<String> {
+        match value {
+            Value::Text(text) if self.config.values == Values::Auto => mistaken_for_number(text),
+            _ => None,
+        }
+    }
+
     /// Asks until the write has taken effect, or time is up.
     async fn verify(&self, what: &str, invocation: &Invocation<'_>) -> Result<()> {
         let deadline = Instant::now() + self.timeout;
@@ -215,6 +223,9 @@ impl Driver for Exec {
                 text.len()
             )));
         }
+        if let Some(why) = self.mistaken(value) {
+            return Err(Error::Refused(format!("{knob}: {why}")));
+        }
         let _passed = self.fences.pass(knob, fence).await?;
         let filled = |command| {
             let mut invocation = Invocation::new(&self.supervisor, command);
@@ -255,7 +266,11 @@ impl Driver for Exec {
     async fn check(&self, knob: &str) -> Result<Shape> {
         check_name("knob", knob)?;
         self.read_knob(knob).await?;
-        Ok(Shape { accepts: Accepts::Anything, is_writable: !self.config.write.is_empty() })
+        let accepts = match self.config.values {
+            Values::Auto => Accepts::AnythingButFractions,
+            Values::Text => Accepts::Anything,
+        };
+        Ok(Shape { accepts, is_writable: !self.config.write.is_empty() })
     }
 
     fn describe(&self) -> Description {
@@ -284,6 +299,18 @@ fn parse(text: &str) -> Value {
         Ok(number) if number.is_finite() && !is_name => Value::Number(number),
         _ => Value::Text(text.to_owned()),
     }
+}
+
+/// Why a text is no name for a knob whose values are numbers where they look like one:
+/// `7.10` and `7.1` are read as the same.
+pub(crate) fn mistaken_for_number(text: &str) -> Option<String> {
+    let number = parse(text).number()?;
+    (number.fract() != 0.0 || number.to_string() != text).then(|| {
+        format!(
+            "{text:?} is read as the number {number}, as are other names; accepted: a name with \
+             a letter, or `values = \"text\"` for this driver"
+        )
+    })
 }
 
 /// Names go into arguments: one that begins with a dash would be an option to

@@ -327,6 +327,7 @@ fn everything_happens_in_some_drain() {
         sum(|outcome| outcome.tally.refused),
         sum(|outcome| outcome.tally.jumps),
         sum(|outcome| outcome.tally.broken),
+        sum(|outcome| outcome.tally.undone),
         sum(|outcome| outcome.tally.outages),
         sum(|outcome| outcome.tally.without_traffic),
     ];

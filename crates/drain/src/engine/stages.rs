@@ -536,12 +536,12 @@ impl Run {
         if self.state.task(task).origin(knob).is_none() {
             return self.look_first(now, task, knob);
         }
-        // A fence that it has closed already, in part perhaps, is not waited with.
-        let has_closed = self.state.closed_fences.contains_key(&(task, knob));
-        // Who is primary decides whether the fence may be opened again.
-        if closes && !has_closed && self.waits_for_primary(now, task) {
+        // Who is primary decides whether the fence is to be closed, and may be opened again. What
+        // was begun is not waited with: it may be closed in part.
+        if closes && self.state.task(task).begun.is_none() && self.waits_for_primary(now, task) {
             return;
         }
+        let has_closed = self.state.closed_fences.contains_key(&(task, knob));
         let is_first = self.state.task(task).begun.is_none() && !has_closed;
         if let Some(condition) = self.unseen_behind(now, task).filter(|_| is_first) {
             self.hold(now, task, Hold::NoData { condition });

@@ -69,6 +69,10 @@ pub enum Sabotage {
     ZeroByZeroBlocks,
     /// Bad health holds a restore for ever.
     HeldRestores,
+    /// Whoever is primary is fenced and promoted over.
+    AnyPrimary,
+    /// What an effect requires is not looked at when it is done.
+    NothingRequired,
     /// Every claim is granted.
     SharedClaims,
     /// Until a task is over its knobs seem to be where it left them.
@@ -83,7 +87,7 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// Every sabotage with the checker that must find it.
-    pub const ALL: [(Sabotage, &str); 34] = [
+    pub const ALL: [(Sabotage, &str); 36] = [
         (Sabotage::BlindReturns, "gates"),
         (Sabotage::ForgottenFences, "fences"),
         (Sabotage::NoParents, "order"),
@@ -115,6 +119,8 @@ impl Sabotage {
         (Sabotage::ZeroByZeroIsZero, "gates"),
         (Sabotage::ZeroByZeroBlocks, "gates"),
         (Sabotage::HeldRestores, "outages"),
+        (Sabotage::AnyPrimary, "primaries"),
+        (Sabotage::NothingRequired, "primaries"),
         (Sabotage::SharedClaims, "claims"),
         (Sabotage::EmptyReasons, "reasons"),
         (Sabotage::DroppedHolds, "reasons"),
@@ -164,6 +170,7 @@ impl Sabotage {
             | (Sabotage::NoLooks, kind @ (StageKind::Await { .. } | StageKind::Check { .. })) => {
                 *kind = StageKind::TimedWait { span: Millis::ZERO };
             }
+            (Sabotage::AnyPrimary, StageKind::Set { of, .. }) => *of = None,
             (Sabotage::HeldFences, _) => stage.is_interruptible = true,
             (Sabotage::NoFailures, _) => (stage.failed, stage.late) = (stage.done, stage.done),
             (Sabotage::ShortTimeouts, _) => {

@@ -104,6 +104,34 @@ fn fencing<'a>(runbooks: &Runbooks, scope: &Scope<'a>) -> Vec<Fencing<'a>> {
     found
 }
 
+/// What is wrong with the primary that a fence keeps from taking writes, and what helps.
+pub(super) fn wrong_primary(
+    of: &Aim,
+    fence: &str,
+    stages: &[ExpandedStage],
+    direction: Direction,
+) -> Option<(String, &'static str)> {
+    let is_promoted = |stage: &ExpandedStage| matches!(&stage.work, Work::Set { knob, to, .. } if to == of && knob != fence);
+    match of {
+        Aim::Original if direction == Direction::Drain => Some((
+            format!("the primary that `{fence}` fences cannot be `original` in a drain"),
+            "give `from` the server that is the primary before the drain",
+        )),
+        Aim::Value(Value::Text(name)) if name.is_empty() || name.contains('+') => Some((
+            format!(
+                "the primary that `{fence}` fences is {}: `+` joins servers that differ",
+                named(of)
+            ),
+            "give `from` the name of one server, without `+`",
+        )),
+        of if stages.iter().any(is_promoted) => Some((
+            format!("the primary that `{fence}` fences is {}, which is promoted", named(of)),
+            "give `from` the server that is the primary before, and `to` another one",
+        )),
+        _ => None,
+    }
+}
+
 /// A knob that is set one way before another knob is set and another way after it, as a
 /// fence is around a promotion: only `Promote` looks at what is missing behind it.
 pub(super) fn check_switches(runbooks: &Runbooks, scope: &Scope<'_>, problems: &mut Problems) {

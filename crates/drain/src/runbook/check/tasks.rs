@@ -9,7 +9,7 @@ use super::super::words::{did_you_mean, nearest};
 use super::super::{Runbooks, lift};
 use super::effects::{SYMBOLIC, expand_task};
 use super::templates::{OUTER, check_value};
-use super::{DIRECTIONS, Scope, conditions};
+use super::{DIRECTIONS, Scope, conditions, fences};
 use crate::plan::{Direction, OnBreach};
 
 pub(super) fn check(runbooks: &Runbooks, service: &Service, problems: &mut Problems) {
@@ -215,6 +215,12 @@ fn check_stages(
                     "a drain cannot go to `original`",
                     "accepted: a value; only a restore goes back to where a drain began",
                 );
+            }
+            Work::Set { knob, of: Some(of), .. } => {
+                let wrong = fences::wrong_primary(of, knob, &stages, direction);
+                if let Some((what, remedy)) = wrong {
+                    problems.error(task.name.at, what, remedy);
+                }
             }
             Work::Govern { budget, .. } => {
                 let takes = task.budgets.iter().any(|(name, _)| name.value == *budget);

@@ -14,6 +14,7 @@ mod once;
 mod order;
 mod outages;
 mod places;
+mod primaries;
 mod progress;
 mod reasons;
 mod recorded;
@@ -47,6 +48,8 @@ pub enum Event<'e> {
     Fleet { drained: &'e [f64] },
     /// The run was taken up from its log; what it was told is forgotten.
     Resumed { state: &'e State },
+    /// The world is about to be made to do something: where all knobs of the plan are.
+    Performing { effect: EffectId, what: &'e Effect, knobs: &'e [Value] },
     /// The world was made to do something.
     Performed { effect: EffectId, what: &'e Effect, written: &'e Written },
     /// A run looks at a knob, and is told where it stands.
@@ -78,6 +81,7 @@ impl Checkers {
             Box::new(gates::Gates::new(plan)),
             Box::new(outages::Outages::new(plan)),
             Box::new(fences::Fences::new(plan)),
+            Box::new(primaries::Primaries::new(plan)),
             Box::new(claims::Claims::new(plan)),
             Box::new(limits::Limits::new(plan)),
             Box::new(budgets::Budgets::new(plan)),

@@ -109,6 +109,11 @@ impl Progress {
         &self.tasks[id.index()]
     }
 
+    /// Where a task found a knob first.
+    pub fn origin(&self, id: TaskId, knob: KnobId) -> Option<&Value> {
+        self.task(id).origins.iter().find(|(own, _)| *own == knob).map(|(_, value)| value)
+    }
+
     pub fn name(&self, id: TaskId) -> &str {
         &self.plan.task(id).name
     }

@@ -3,7 +3,7 @@
 use drain::engine::{Effect, EffectId, Ended, Event as Happening, InUse, Left, Phase, Run};
 use drain::{KnobId, Millis, Value};
 
-use super::{Driver, Item};
+use super::{Driver, Item, Required};
 use crate::drains::faults::Fate;
 use crate::drains::sabotage::Sabotage;
 use crate::drains::world::{Fence, Written};
@@ -17,7 +17,8 @@ impl Driver {
         let (takes, long) = (latency * 0.5, Millis(self.chance.among(30_000..120_000)));
         let life = self.life;
         let occasion = self.occasion(effect);
-        let perform = Item::Perform { life, effect, occasion, what: what.clone() };
+        let required = self.required_by(effect);
+        let perform = Item::Perform { life, effect, occasion, what: what.clone(), required };
         let failed = Ended::Failed { why: "no answer".into() };
         if self.sabotage == Some(Sabotage::Mute) && matches!(what, Effect::Say(_)) {
             return self.hear_of(effect, latency);
@@ -71,6 +72,10 @@ impl Driver {
 
     pub(super) fn hear(&mut self, effect: EffectId, result: Ended) {
         let what = self.run.as_ref().and_then(|run| run.state().in_flight.get(&effect));
+        let result = match (result, self.undone.remove(&effect)) {
+            (Ended::Done { .. }, Some(why)) => Ended::Failed { why },
+            (result, _) => result,
+        };
         let result = match (result, what.map(|in_flight| in_flight.what.clone())) {
             (Ended::Done { .. }, Some(Effect::Write { knob, .. })) => {
                 Ended::Done { found: Some(self.read(knob)) }
@@ -78,6 +83,23 @@ impl Driver {
             (result, _) => result,
         };
         self.tell(Happening::Ended { effect, result });
+    }
+
+    /// What must be so when an effect is done, and not only when it was decided.
+    pub(super) fn required_by(&self, effect: EffectId) -> Required {
+        match (&self.run, self.sabotage) {
+            (_, Some(Sabotage::NothingRequired)) | (None, _) => Required::new(),
+            (Some(run), _) => run.required_by(effect),
+        }
+    }
+
+    /// What is not as an effect requires it.
+    pub(super) fn unmet(&self, required: &Required) -> Option<String> {
+        required.iter().find_map(|(knob, accepted)| {
+            let found = self.read(*knob);
+            let is_met = accepted.iter().any(|value| value.is_met_by(&found));
+            (!is_met).then(|| format!("not done: {} is {found}", self.plan.knob(*knob)))
+        })
     }
 
     /// Gives claims to tasks that ask, as the store does for all runs, and takes

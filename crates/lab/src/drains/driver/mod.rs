@@ -42,6 +42,8 @@ enum Item {
         effect: EffectId,
         occasion: EffectId,
         what: Effect,
+        /// What must be so when it is done.
+        required: Required,
     },
     Hear {
         life: u32,
@@ -56,6 +58,9 @@ enum Item {
     Return,
     Fault(Fault),
 }
+
+/// Knobs, and what each may be.
+type Required = Vec<(KnobId, Vec<Value>)>;
 
 /// A run in a world.
 #[derive(Debug)]
@@ -96,6 +101,8 @@ pub struct Driver {
     /// What knobs are said to be at and are not.
     feigned: BTreeMap<KnobId, Value>,
     looking: Vec<KnobId>,
+    /// What was not done, since what it required was not so.
+    undone: BTreeMap<EffectId, String>,
     /// How often each task was retried by whoever tidies up.
     retried: BTreeMap<TaskId, u32>,
     chance: Chance,
@@ -126,6 +133,8 @@ pub struct Tally {
     pub refused: u32,
     pub jumps: u32,
     pub broken: u32,
+    /// Effects that were not done, since what they required was not so.
+    pub undone: u32,
     pub outages: u32,
     /// Measurements that divided 0 by 0.
     pub without_traffic: u32,
@@ -178,6 +187,7 @@ impl Driver {
             used: BTreeMap::new(),
             feigned: BTreeMap::new(),
             looking: Vec::new(),
+            undone: BTreeMap::new(),
             retried: BTreeMap::new(),
             chance: setting.chance,
             faults: setting.faults,
@@ -297,10 +307,10 @@ impl Driver {
                 self.tidy();
                 self.add(TIDY, Item::Tidy);
             }
-            Item::Perform { life, effect, occasion, what } => {
+            Item::Perform { life, effect, occasion, what, required } => {
                 // What was sent before a crash still arrives, now and then.
                 if life == self.life || self.chance.happens(500) {
-                    self.perform_seen(effect, occasion, &what);
+                    self.perform_seen(effect, occasion, &what, &required);
                 }
             }
             Item::Hear { life, effect, result } if life == self.life => {
@@ -447,7 +457,8 @@ impl Driver {
             begun.extend(issued.map(|(effect, what)| (seq, effect, what)));
             if self.dies_at(seq, Moment::AfterItsEffect) {
                 for (_, effect, what) in begun {
-                    self.perform_seen(effect, self.occasion(effect), &what);
+                    let required = self.required_by(effect);
+                    self.perform_seen(effect, self.occasion(effect), &what, &required);
                 }
                 return self.crash(BACK_AFTER);
             }
@@ -465,11 +476,27 @@ impl Driver {
 
     fn do_too_early(&mut self, record: &Record) {
         if let Some((effect, what)) = issued(record) {
-            self.perform_seen(effect, self.occasion(effect), &what);
+            let required = self.required_by(effect);
+            self.perform_seen(effect, self.occasion(effect), &what, &required);
         }
     }
 
-    fn perform_seen(&mut self, effect: EffectId, occasion: EffectId, what: &Effect) {
+    /// Does what is asked for, if what that requires is so: as a server, that is looked at
+    /// right before.
+    fn perform_seen(
+        &mut self,
+        effect: EffectId,
+        occasion: EffectId,
+        what: &Effect,
+        required: &Required,
+    ) {
+        if let Some(why) = self.unmet(required) {
+            self.tally.undone += 1;
+            self.undone.insert(effect, why);
+            return;
+        }
+        let knobs: Vec<Value> = self.dials.iter().map(|dial| self.world.read(dial)).collect();
+        self.see(&Event::Performing { effect, what, knobs: &knobs });
         let written = self.perform(effect, occasion, what);
         self.see(&Event::Performed { effect, what, written: &written });
     }
