@@ -64,6 +64,24 @@ async fn a_driver_of_texts_takes_no_text_for_a_number() {
     assert!(matches!(&refused, Error::Refused(why) if why.contains("in quotes")), "{refused:?}");
 }
 
+/// `7.10` would be read back as `7.1`, which is another server.
+#[tokio::test]
+async fn a_name_that_would_be_read_as_a_number_is_not_written() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("primary"), "7.10\n").unwrap();
+    let driver = Exec::new(&files(folder.path()), &[]);
+    for name in ["7.10", "7.1", "0.50"] {
+        let refused = driver.write("primary", &Value::Text(name.into()), fence(1)).await;
+        let Err(Error::Refused(why)) = refused else { panic!("{name}: {refused:?}") };
+        assert!(why.contains("`values = \"text\"`"), "{why}");
+    }
+    assert_eq!(std::fs::read_to_string(folder.path().join("primary")).unwrap(), "7.10\n");
+    let config = Config { values: Values::Text, ..files(folder.path()) };
+    let driver = Exec::new(&config, &[]);
+    let name = Value::Text("7.1".into());
+    assert_eq!(driver.write("primary", &name, fence(2)).await, Ok(name));
+}
+
 #[tokio::test]
 async fn what_is_read_back_is_what_is_there() {
     // It cannot go above 10.

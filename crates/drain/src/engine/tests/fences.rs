@@ -269,6 +269,20 @@ fn nothing_is_fenced_or_promoted_while_the_fence_is_not_that_of_the_primary() {
     pair.world.check_replay();
 }
 
+/// Whoever closed it: the writes of that server would be refused, and nothing promoted.
+#[test]
+fn a_fence_that_was_found_closed_is_not_set_over_another_primary() {
+    let mut pair = pair("unfence_to: open");
+    pair.lag(0.0);
+    pair.world.knobs[pair.fence.index()] = text("fenced");
+    pair.world.knobs[pair.primary.index()] = text("south");
+    pair.world.until("it gives up", |world| world.phase(DB) == Phase::Failed);
+    assert_eq!(pair.sets(), [""; 0]);
+    let failure = pair.world.run.state().task(DB).failure.clone().unwrap_or_default();
+    assert!(failure.contains("db:primary is \"south\""), "{failure}");
+    pair.world.check_replay();
+}
+
 /// Right before a promotion both are read once more: its fence, and the primary.
 #[test]
 fn a_promotion_asks_for_its_fence_and_for_the_primary() {

@@ -216,6 +216,21 @@ fn check_stages(
                     "accepted: a value; only a restore goes back to where a drain began",
                 );
             }
+            Work::Shift { knob, to: Aim::Value(_), returns: false, .. }
+                if direction == Direction::Drain
+                    && template.undo.is_none()
+                    && !knob.contains('$') =>
+            {
+                problems.warning(
+                    task.name.at,
+                    format!(
+                        "`{}` moves `{knob}`, which names no datacenter: limits and capacity do \
+                         not count what it lets in",
+                        task.name.value
+                    ),
+                    "accepted: a knob of each datacenter, with `$dc` in its name",
+                );
+            }
             Work::Set { knob, of: Some(of), .. } => {
                 let wrong = fences::wrong_primary(of, knob, &stages, direction);
                 if let Some((what, remedy)) = wrong {
