@@ -361,7 +361,9 @@ fn every_sabotage_is_found_by_the_checker_that_is_there_for_it() {
             // So does who looks at how a run ended, at one that left a fence closed.
             let is_other = match sabotage {
                 Sabotage::EmptyReasons => found.checker == "replay",
-                Sabotage::ForgottenFences => found.checker == "stated",
+                Sabotage::ForgottenFences => ["stated", "primaries"].contains(&found.checker),
+                // Whose undo is not known, that task does not look for its primary.
+                Sabotage::NoUndo => found.checker == "primaries",
                 _ => false,
             };
             (!is_other).then_some((seed, found))

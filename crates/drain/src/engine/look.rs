@@ -8,7 +8,7 @@ use super::{
     ATTEMPTS_MAX, Abort, DRIFTS_MAX, Effect, Fact, Hold, InUse, Left, Phase, Run, Shifted,
 };
 use crate::fleet::LimitReached;
-use crate::plan::{Direction, KnobId, StageKind, TaskId};
+use crate::plan::{Direction, KnobId, StageId, StageKind, TaskId};
 use crate::time::{Millis, Time};
 use crate::value::Value;
 
@@ -220,6 +220,12 @@ impl Run {
         if self.is_in_doubt(task, knob, &found) {
             return;
         }
+        if self.leaves_open(task, knob) {
+            if self.state.is_open(&self.plan, task, knob, &found) {
+                self.record(now, Fact::Found { task, knob, value: found });
+            }
+            return;
+        }
         // To put back what was moved out would bring traffic in that nobody has asked health
         // for. What was moved in is put back: a load balancer that is reloaded does that.
         let stays_out = self.is_further_out(task, knob, &found, &expected);
@@ -267,6 +273,24 @@ impl Run {
             self.record(now, Fact::Astray { knob, expected, found: Some(found), why });
             self.end_last_look(knob);
         }
+    }
+
+    /// Whether a task does not close a fence again that something else has opened: before it
+    /// has begun to close it in this try, for which it sees first who is primary, and where it
+    /// opens it.
+    fn leaves_open(&self, task: TaskId, knob: KnobId) -> bool {
+        let (own, state) = (self.plan.task(task), self.state.task(task));
+        let mut stages = (0..own.forward().len()).map(|at| StageId(at as u32));
+        let Some(closes) = stages.find(|at| own.closed_in(*at) == Some(knob)) else {
+            return false;
+        };
+        let has_begun = state.begun.is_some() || state.stage_done;
+        let opens = matches!(
+            &own.stages[state.stage.index()].kind,
+            StageKind::PutBack { knob: opened } if *opened == knob
+        );
+        let is_before = state.stage < closes || (state.stage == closes && !has_begun);
+        state.phase == Phase::Running && (is_before || opens)
     }
 
     /// The limit that keeps a knob from being put back to where it lets nothing in. A fence

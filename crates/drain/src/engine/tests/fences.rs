@@ -283,6 +283,39 @@ fn a_fence_that_was_found_closed_is_not_set_over_another_primary() {
     pair.world.check_replay();
 }
 
+/// An earlier try left it closed, and a person opened it for another server: a try again sees
+/// who is primary before it closes the fence, and does not close it where it gives up.
+#[test]
+fn a_fence_that_was_opened_between_two_tries_is_not_closed_over_another_primary() {
+    let mut pair = pair("unfence_to: open");
+    pair.lag(4000.0);
+    pair.fenced();
+    pair.world.knobs[pair.primary.index()] = text("south");
+    pair.world.until("it gives up", |world| world.phase(DB) == Phase::Failed);
+    assert_eq!(pair.at(pair.fence), "fenced", "two servers would take writes");
+    pair.world.knobs[pair.fence.index()] = text("open");
+    let before = pair.sets().len();
+    pair.lag(0.0);
+    for _ in 0..2 {
+        // Once before the fence is to be closed, and once before it is to be opened.
+        pair.world.unreadable.insert(pair.primary);
+        pair.world.say(Command::Retry { task: DB });
+        pair.world.passes(Millis(2000));
+        pair.world.sweep();
+        pair.world.unreadable.remove(&pair.primary);
+        pair.world.until("it gives up", |world| {
+            let task = world.run.state().task(DB);
+            task.phase == Phase::Failed
+                || world.run.plan().task(DB).stages[task.stage.index()].name == "lift"
+        });
+        pair.world.sweep();
+        pair.world.until("it gives up again", |world| world.phase(DB) == Phase::Failed);
+    }
+    assert_eq!(pair.sets()[before..], [""; 0]);
+    assert_eq!(pair.at(pair.fence), "open");
+    pair.world.check_replay();
+}
+
 /// Right before a promotion both are read once more: its fence, and the primary.
 #[test]
 fn a_promotion_asks_for_its_fence_and_for_the_primary() {

@@ -16,6 +16,11 @@ pub struct Primaries {
     progress: Progress,
     /// Writes of promotions, by the effects that they are.
     issued: BTreeMap<EffectId, Issued>,
+    /// Counts events, whatever the clock of the run does.
+    seen: u64,
+    /// When each task came to its stage, and somebody else last turned each knob.
+    entered: BTreeMap<TaskId, u64>,
+    turned: BTreeMap<KnobId, u64>,
 }
 
 /// What a promotion writes, and who may be primary then.
@@ -24,12 +29,25 @@ struct Issued {
     task: TaskId,
     primary: KnobId,
     known: Vec<Value>,
-    opens: bool,
+    does: Does,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Does {
+    Close,
+    Promote,
+    Open,
 }
 
 impl Primaries {
     pub fn new(plan: &Arc<Plan>) -> Self {
-        Primaries { progress: Progress::new(plan), issued: BTreeMap::new() }
+        Primaries {
+            progress: Progress::new(plan),
+            issued: BTreeMap::new(),
+            seen: 0,
+            entered: BTreeMap::new(),
+            turned: BTreeMap::new(),
+        }
     }
 
     /// Whom a task may find as the primary: on the way there the one that its fence is of,
@@ -44,46 +62,33 @@ impl Primaries {
         before.into_iter().chain(own.undone_goal()).cloned().collect()
     }
 
-    fn take(&mut self, record: &Record) -> Result<(), String> {
-        let issued = match &record.fact {
+    fn take(&mut self, record: &Record) {
+        match &record.fact {
             Fact::Issued { effect, task, what: Effect::Write { knob, value } } => {
-                self.issue(*effect, *task, *knob, value)
+                self.issue(*effect, *task, *knob, value);
             }
-            _ => Ok(()),
-        };
+            Fact::Entered { task, .. } => {
+                self.entered.insert(*task, self.seen);
+            }
+            _ => {}
+        }
         self.progress.take(record);
-        issued
     }
 
-    fn issue(
-        &mut self,
-        effect: EffectId,
-        task: TaskId,
-        knob: KnobId,
-        value: &Value,
-    ) -> Result<(), String> {
+    fn issue(&mut self, effect: EffectId, task: TaskId, knob: KnobId, value: &Value) {
         let own = self.progress.plan.task(task);
-        let Some(primary) = own.promoted_knob() else { return Ok(()) };
-        let known = self.known(task);
-        let is_known = |found: &Value| known.iter().any(|value| value.is_met_by(found));
-        let at = self.progress.task(task);
-        let closes = own.is_closed_by(knob, value);
-        if closes && at.is_running {
-            let found = at.at.iter().find(|(own, _)| *own == primary).map(|(_, at)| at);
-            let wrong = match found {
-                None => Some("that nobody looked for".to_owned()),
-                Some(found) => (!is_known(found)).then(|| found.to_string()),
-            };
-            if let Some(found) = wrong {
-                let (name, known) = (self.progress.name(task), list(&known));
-                return Err(format!("{name} closes its fence over a primary {found}, not {known}"));
+        let Some(primary) = own.promoted_knob() else { return };
+        let does = match () {
+            () if knob == primary => Does::Promote,
+            () if own.is_opened_by(knob, value) => Does::Open,
+            // An undo closes its fence whoever is primary.
+            () if own.is_closed_by(knob, value) && self.progress.task(task).is_running => {
+                Does::Close
             }
-        }
-        let opens = own.is_opened_by(knob, value);
-        if knob == primary || opens {
-            self.issued.insert(effect, Issued { task, primary, known, opens });
-        }
-        Ok(())
+            () => return,
+        };
+        let known = self.known(task);
+        self.issued.insert(effect, Issued { task, primary, known, does });
     }
 
     /// The world is about to be changed.
@@ -91,13 +96,19 @@ impl Primaries {
         let (Some(issued), Effect::Write { knob, value }) = (self.issued.get(&effect), what) else {
             return Ok(());
         };
-        let Issued { task, primary, known, opens } = issued;
+        let Issued { task, primary, known, does } = issued;
         let (found, before) = (&knobs[primary.index()], &knobs[knob.index()]);
         let is_known = known.iter().any(|value| value.is_met_by(found));
-        if is_known || value.is_met_by(before) {
+        // Before a fence is closed the primary is read, but not right before.
+        let is_news = *does == Does::Close && self.turned.get(primary) > self.entered.get(task);
+        if is_known || is_news || value.is_met_by(before) {
             return Ok(());
         }
-        let does = if *opens { "opens its fence over" } else { "promotes over" };
+        let does = match does {
+            Does::Close => "closes its fence over",
+            Does::Promote => "promotes over",
+            Does::Open => "opens its fence over",
+        };
         let (name, known) = (self.progress.name(*task), list(known));
         Err(format!("{name} {does} the primary {found}, not {known}"))
     }
@@ -114,8 +125,16 @@ impl Checker for Primaries {
     }
 
     fn see(&mut self, _now: Time, event: &Event<'_>) -> Result<(), String> {
+        self.seen += 1;
         match event {
-            Event::Recorded(record) => self.take(record),
+            Event::Recorded(record) => {
+                self.take(record);
+                Ok(())
+            }
+            Event::Meddled { knob, .. } => {
+                self.turned.insert(*knob, self.seen);
+                Ok(())
+            }
             Event::Performing { effect, what, knobs } => self.perform(*effect, what, knobs),
             _ => Ok(()),
         }

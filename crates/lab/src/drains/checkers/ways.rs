@@ -117,6 +117,8 @@ impl Ways {
             _ => None,
         };
         let expected = self.next[task.index()].take();
+        // Who goes back enters the stage that undoes it without a record of that.
+        self.tried[task.index()] = None;
         if let Some(exit) = exit.filter(|exit| expected != Some(Next::Exit(*exit))) {
             let name = self.progress.name(task);
             return Err(format!("{name} exits {exit:?}, and its way leads to {expected:?}"));

@@ -4,7 +4,7 @@ use drain::engine::{Effect, EffectId, Ended, Event as Happening, InUse, Left, Ph
 use drain::{KnobId, Millis, Value};
 
 use super::{Driver, Item, Required};
-use crate::drains::faults::Fate;
+use crate::drains::faults::{Fate, Fault};
 use crate::drains::sabotage::Sabotage;
 use crate::drains::world::{Fence, Written};
 
@@ -18,6 +18,7 @@ impl Driver {
         let life = self.life;
         let occasion = self.occasion(effect);
         let required = self.required_by(effect);
+        self.fail_over(effect);
         let perform = Item::Perform { life, effect, occasion, what: what.clone(), required };
         let failed = Ended::Failed { why: "no answer".into() };
         if self.sabotage == Some(Sabotage::Mute) && matches!(what, Effect::Say(_)) {
@@ -83,6 +84,18 @@ impl Driver {
             (result, _) => result,
         };
         self.tell(Happening::Ended { effect, result });
+    }
+
+    /// Something else promotes another server, now and then, right before a promotion is done.
+    fn fail_over(&mut self, effect: EffectId) {
+        let in_flight = self.run.as_ref().and_then(|run| run.state().in_flight.get(&effect));
+        let promoted = in_flight.and_then(|own| self.plan.task(own.task).promoted_knob());
+        let (Some(primary), Some(own)) = (promoted, in_flight) else { return };
+        let is_promotion = matches!(own.what, Effect::Write { knob, .. } if knob == primary);
+        let is_troubled = self.faults.effects > 0 && self.now < self.faults.until;
+        if is_promotion && is_troubled && self.chance.happens(300) {
+            self.suffer(Fault::Drift { knob: primary, value: Value::Number(0.6) });
+        }
     }
 
     /// What must be so when an effect is done, and not only when it was decided.
