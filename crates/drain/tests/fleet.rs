@@ -227,6 +227,7 @@ impl World {
                 }],
                 undo: None,
                 fences: vec![],
+                opens: vec![],
                 pace,
                 timeout: Millis::from_secs(3600),
                 budgets: Vec::new(),

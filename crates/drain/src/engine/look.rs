@@ -120,6 +120,13 @@ impl Run {
             own.is_half_promoted(knob, &found)
                 && (state.origin(knob).is_none() || (closes && state.phase == Phase::Running))
         };
+        // No fence of another task is opened over two primaries.
+        let is_of_several = |task: &TaskId| {
+            let opening = self.state.opening(&self.plan, *task);
+            opening.is_some_and(|opening| opening.primary == knob)
+                && matches!(&found, Value::Text(text) if text.contains('+'))
+        };
+        let is_no_place = |task: &TaskId| is_no_place(task) || is_of_several(task);
         if self.wanted.get(&knob).is_some_and(|wanted| wanted.by.iter().any(is_no_place)) {
             return self.miss(now, knob, format!("{found}: its servers differ"));
         }

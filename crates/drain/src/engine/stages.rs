@@ -181,6 +181,8 @@ impl Run {
         let (stage, state) = (self.state.stage(&self.plan, task), self.state.task(task));
         let sets = matches!(stage.kind, StageKind::Set { .. } | StageKind::PutBack { .. });
         let since = match sets && self.has_claims_of(task) {
+            // Writes are refused already.
+            true if self.closes_again(task) => state.begun.unwrap_or(state.entered),
             true => state.begun?,
             false => state.entered,
         };
@@ -258,6 +260,18 @@ impl Run {
                     && let Some(why) = self.why_kept_closed(task, *knob) =>
             {
                 format!("{name}: {why}; accepted: see to it that one does, then `retry`")
+            }
+            (_, StageKind::Set { knob, .. })
+                if state.stage_done
+                    && self.is_changed_back(task, *knob)
+                    && let Some(primary) = self.plan.task(task).undone_knob()
+                    && let Some(seen) = &state.seen_primary =>
+            {
+                format!(
+                    "{name}: {} is {seen} again: something else changed it back after it was \
+                     promoted; accepted: `abort`, or promote it by hand and `retry`",
+                    self.plan.knob(primary)
+                )
             }
             (_, StageKind::Set { knob, .. } | StageKind::PutBack { knob })
                 if let Some(found) = state.found_again.as_ref().filter(|_| state.failures > 0) =>
@@ -527,6 +541,9 @@ impl Run {
             // Before a try again something else may have promoted another server.
             return match closes && self.waits_for_primary(now, task) {
                 true => {}
+                false if self.is_changed_back(task, knob) => {
+                    self.leave(now, task, Outcome::Failed);
+                }
                 false => self.leave(now, task, Outcome::Done),
             };
         }
@@ -535,6 +552,11 @@ impl Run {
         }
         if self.state.task(task).origin(knob).is_none() {
             return self.look_first(now, task, knob);
+        }
+        if let Some(opening) = self.state.opening(&self.plan, task)
+            && self.state.task(task).seen_primary.is_none()
+        {
+            return self.look_first(now, task, opening.primary);
         }
         // Who is primary decides whether the fence is to be closed, and may be opened again. What
         // was begun is not waited with: it may be closed in part.
@@ -558,6 +580,16 @@ impl Run {
             return;
         }
         self.act(now, task, Effect::Write { knob, value: to.value().clone() });
+    }
+
+    /// Whether a fence that is opened after a promotion found the primary where it was before:
+    /// its writes are accepted again, and the promotion is not done.
+    fn is_changed_back(&self, task: TaskId, knob: KnobId) -> bool {
+        let (own, state) = (self.plan.task(task), self.state.task(task));
+        let is_after = own.undo.as_ref().is_some_and(|undo| undo.after < state.stage);
+        let is_goal = |seen: &Value| own.undone_goal().is_some_and(|goal| goal.is_met_by(seen));
+        let is_back = state.seen_primary.as_ref().is_some_and(|seen| !is_goal(seen));
+        own.is_fence(knob) && is_after && state.phase == Phase::Running && is_back
     }
 
     /// Whether a fence was begun with again too often: writes are refused meanwhile.
@@ -647,6 +679,10 @@ impl Run {
         match &in_flight.what {
             // What closes a fence asks nobody.
             Effect::Write { knob, value } if own.is_closed_by(*knob, value) => Vec::new(),
+            Effect::Write { knob, value } if let Some(opening) = own.opening(*knob, value) => {
+                let seen = state.seen_primary.iter().cloned().collect();
+                vec![(opening.primary, seen)]
+            }
             Effect::Write { knob, value } if own.is_opened_by(*knob, value) => {
                 primary().into_iter().collect()
             }
@@ -766,12 +802,18 @@ impl Run {
         }
         let stage = self.state.stage(&self.plan, task);
         // A fence that is being set, or was, belongs to what follows it.
-        let has_begun = state.in_flight.is_some() || state.stage_done;
+        let has_begun = state.in_flight.is_some() || state.stage_done || self.closes_again(task);
         let leads_on = match stage.done {
             Next::Stage(next) => !self.plan.task(task).stages[next.index()].is_interruptible,
             Next::Exit(_) => false,
         };
         stage.is_interruptible && !(has_begun && leads_on)
+    }
+
+    /// Whether a task is in the stage that closes a fence, and has closed it in an earlier try.
+    fn closes_again(&self, task: TaskId) -> bool {
+        let closes = self.plan.task(task).closed_in(self.state.task(task).stage);
+        closes.is_some_and(|fence| self.state.closed_fences.contains_key(&(task, fence)))
     }
 
     /// Whether a fence is closed that a task has closed.

@@ -14,8 +14,8 @@ use super::verb::{Abort, Command};
 use super::{DRIFT_FORGOTTEN_AFTER, DRIFTS_MAX};
 use crate::fleet::Fleet;
 use crate::plan::{
-    ConditionId, Direction, Exit, Fence, KnobId, Next, Outcome, Plan, Stage, StageId, StageKind,
-    Task, TaskId, Undo, UndoBy,
+    ConditionId, Direction, Exit, Fence, KnobId, Next, Opening, Outcome, Plan, Stage, StageId,
+    StageKind, Task, TaskId, Undo, UndoBy,
 };
 use crate::time::Time;
 use crate::value::Value;
@@ -240,6 +240,17 @@ impl State {
         fence.is_none_or(|fence| fence.is_open_at(value, self.task(task).origin(knob)))
     }
 
+    /// The fence of another task that a task opens in the stage that it is in.
+    pub fn opening<'p>(&self, plan: &'p Plan, task: TaskId) -> Option<&'p Opening> {
+        let (own, state) = (plan.task(task), self.task(task));
+        match &own.stages[state.stage.index()].kind {
+            StageKind::Set { knob, to, .. } if state.phase == Phase::Running => {
+                own.opening(*knob, to.value())
+            }
+            _ => None,
+        }
+    }
+
     /// Whether a task is about to set a knob that is neither a fence nor set behind one.
     pub fn sets_openly(&self, plan: &Plan, task: TaskId, knob: KnobId) -> bool {
         let (own, state) = (plan.task(task), self.task(task));
@@ -437,7 +448,7 @@ impl State {
         let state = self.task_mut(task)?;
         (state.stage, state.entered, state.begun) = (stage, at, None);
         (state.shift, state.stage_done, state.verified) = (None, false, None);
-        state.found_again = None;
+        (state.found_again, state.seen_primary) = (None, None);
         state.unfit = None;
         if let StageKind::Govern { knob, budget } = *kind {
             state.governs = Some((knob, budget));
@@ -535,6 +546,11 @@ impl State {
         at: Time,
     ) -> Result<(), String> {
         let phase = self.task_mut(task)?.phase;
+        if self.opening(plan, task).is_some_and(|opening| opening.primary == knob) {
+            // It is not this task that changes it.
+            self.task_mut(task)?.seen_primary = Some(value.clone());
+            return Ok(());
+        }
         let goal = match (phase, &self.stage(plan, task).kind) {
             (Phase::Running, StageKind::Shift { knob: own, to }) if *own == knob => {
                 Some(to.value().clone())
@@ -586,7 +602,7 @@ impl State {
         let state = self.task_mut(task)?;
         state.verified = verified.or(state.verified);
         if decides_fence {
-            state.found_again = Some(value.clone());
+            (state.found_again, state.seen_primary) = (Some(value.clone()), Some(value.clone()));
         }
         if is_found_again && state.failures > 0 {
             state.found_again = Some(value.clone());
@@ -764,8 +780,10 @@ impl State {
             is_of_stage && plan.task(ended.task).is_guarded(self.task(ended.task).stage);
         let state = self.task_mut(ended.task)?;
         state.in_flight = None;
-        if is_guarded && !matches!(result, Ended::Done { .. }) {
-            state.tries_in_vain += 1;
+        if !matches!(result, Ended::Done { .. }) {
+            state.tries_in_vain += u32::from(is_guarded);
+            // Another server may be the primary by now.
+            state.seen_primary = None;
         }
         match result {
             Ended::Done { .. } => {

@@ -43,6 +43,8 @@ pub struct TaskState {
     /// What the knob behind its fence was found at since the stage was entered, or
     /// since the last try.
     pub found_again: Option<Value>,
+    /// Who was primary when it was read last for a fence that the stage it is in opens.
+    pub seen_primary: Option<Value>,
     /// How often what its fence is there for was tried in vain since it began.
     pub tries_in_vain: u32,
     /// How often it began again with its fence since it began.
@@ -134,6 +136,7 @@ impl TaskState {
             is_fence_disturbed: false,
             fenced_since: None,
             found_again: None,
+            seen_primary: None,
             tries_in_vain: 0,
             begun_again: 0,
             unfit: None,

@@ -64,6 +64,48 @@ struct Compiler<'a, 'p> {
     /// How many have each name.
     condition_names: HashMap<String, u32>,
     idle: Vec<IdleTask>,
+    /// What promotions fence, for a restore that opens it.
+    fenced: Vec<Fenced>,
+}
+
+/// A fence of a promotion, and the knob that says who is the primary.
+#[derive(Clone, Debug)]
+struct Fenced {
+    fence: String,
+    closed: Value,
+    primary: String,
+}
+
+impl Fenced {
+    fn of(stages: &[runbook::ExpandedStage]) -> Vec<Fenced> {
+        let fences = runbook::closed_fences(stages);
+        let is_fence = |knob: &str| fences.iter().any(|fence| fence.knob == knob);
+        let promoted = stages.iter().find_map(|stage| match &stage.work {
+            Work::Set { knob, .. } if !stage.is_interruptible && !is_fence(knob) => Some(knob),
+            _ => None,
+        });
+        let Some(primary) = promoted else { return Vec::new() };
+        let known = fences.iter().filter_map(|own| match own.closed {
+            Aim::Value(closed) => Some((own.knob.to_owned(), closed.clone())),
+            Aim::Original => None,
+        });
+        known.map(|(fence, closed)| Fenced { fence, closed, primary: primary.clone() }).collect()
+    }
+}
+
+/// The only stage of a task.
+fn alone(name: &str, work: Work) -> runbook::ExpandedStage {
+    runbook::ExpandedStage {
+        name: name.into(),
+        work,
+        timeout: None,
+        done: Next::Exit(Exit::Done),
+        failed: Next::Exit(Exit::Failed),
+        late: Next::Exit(Exit::Failed),
+        retry: StageId(0),
+        is_interruptible: true,
+        is_exact: false,
+    }
 }
 
 /// A knob that a drain writes.
@@ -103,10 +145,14 @@ impl<'a, 'p> Compiler<'a, 'p> {
             condition_ids: HashMap::new(),
             condition_names: HashMap::new(),
             idle: Vec::new(),
+            fenced: Vec::new(),
         }
     }
 
     fn plan(&mut self) -> Option<Plan> {
+        if self.given.direction == Direction::Restore {
+            self.fenced = self.fenced();
+        }
         let drafts = self.drafts();
         let order = order(&drafts);
         let mut ids = vec![TaskId(0); drafts.len()];
@@ -280,11 +326,10 @@ impl<'a, 'p> Compiler<'a, 'p> {
         let mut expanded = runbook::expand(template, task, &service.name.value, self.dc())?;
         self.name_originals(&mut expanded);
         self.note_idle(name, &expanded);
-        let untouched = self.untouched_behind_fences(&expanded);
-        let is_idle = untouched.is_some();
-        if let Some(left_alone) = untouched {
-            expanded = vec![left_alone];
-        }
+        let instead =
+            self.untouched_behind_fences(&expanded).or_else(|| self.only_opens(&expanded));
+        let is_idle = instead.is_some();
+        expanded = instead.unwrap_or(expanded);
         let mut stages = Vec::new();
         for stage in &expanded {
             stages.push(self.stage(draft, stage, 0)?);
@@ -295,6 +340,7 @@ impl<'a, 'p> Compiler<'a, 'p> {
             None => None,
         };
         let fences = self.fences(&stages);
+        let opens = self.openings(&stages, &fences);
         let uses = |this: &mut Self, list: &[ConditionUse], kind: &str| match is_idle {
             true => Vec::new(),
             false => this.uses(list, Some(service), &format!("{name}.{kind}")),
@@ -322,6 +368,7 @@ impl<'a, 'p> Compiler<'a, 'p> {
             stages,
             undo,
             fences,
+            opens,
             pace: task.pace.value,
             timeout: task.timeout,
             budgets: (task.budgets.iter())
@@ -471,7 +518,7 @@ impl<'a, 'p> Compiler<'a, 'p> {
     fn untouched_behind_fences(
         &self,
         stages: &[runbook::ExpandedStage],
-    ) -> Option<runbook::ExpandedStage> {
+    ) -> Option<Vec<runbook::ExpandedStage>> {
         let set = |stage: &runbook::ExpandedStage| match &stage.work {
             Work::Shift { knob, .. } | Work::Set { knob, .. } => Some(knob.clone()),
             _ => None,
@@ -488,17 +535,76 @@ impl<'a, 'p> Compiler<'a, 'p> {
             && stages.iter().any(is_restored)
             && knobs.iter().all(|knob| self.is_untouched(knob));
         let names = || knobs.iter().cloned().collect::<Vec<_>>().join(", ");
-        is_idle.then(|| runbook::ExpandedStage {
-            name: "left-alone".into(),
-            work: Work::Say { channel: None, text: format!("{} as before the drain", names()) },
-            timeout: None,
-            done: Next::Exit(Exit::Done),
-            failed: Next::Exit(Exit::Failed),
-            late: Next::Exit(Exit::Failed),
-            retry: StageId(0),
-            is_interruptible: true,
-            is_exact: false,
-        })
+        let text = || format!("{} as before the drain", names());
+        is_idle.then(|| vec![alone("left-alone", Work::Say { channel: None, text: text() })])
+    }
+
+    /// What a restore does instead of a promotion behind a fence, if the drain closed the fence
+    /// and did not come to the primary: it opens the fence.
+    fn only_opens(&self, stages: &[runbook::ExpandedStage]) -> Option<Vec<runbook::ExpandedStage>> {
+        let fences = runbook::closed_fences(stages);
+        let is_fence = |knob: &str| fences.iter().any(|fence| fence.knob == knob);
+        let is_left = |stage: &runbook::ExpandedStage| match &stage.work {
+            Work::Set { knob, to: Aim::Original, .. } => {
+                !stage.is_interruptible && !is_fence(knob) && self.is_untouched(knob)
+            }
+            _ => false,
+        };
+        let mut closed = fences.iter().filter(|fence| !self.is_untouched(fence.knob));
+        let fence = closed.next().filter(|_| stages.iter().any(is_left))?;
+        let opens = |stage: &runbook::ExpandedStage| match &stage.work {
+            Work::Set { knob, to, .. } => knob == fence.knob && to != fence.closed,
+            _ => false,
+        };
+        let work = match stages.iter().find(|stage| opens(stage)) {
+            Some(stage) => stage.work.clone(),
+            None => {
+                let knob = fence.knob.to_owned();
+                Work::Set { knob, to: Aim::Original, of: None, returns: false }
+            }
+        };
+        Some(vec![alone("open", work)])
+    }
+
+    /// The fences of others that stages of a restore open.
+    fn openings(&mut self, stages: &[Stage], own: &[Fence]) -> Vec<Opening> {
+        let mut opens: Vec<Opening> = Vec::new();
+        for stage in stages {
+            let StageKind::Set { knob, to, .. } = &stage.kind else { continue };
+            let name = self.knobs[knob.index()].to_string();
+            let fenced = self.fenced.iter().find(|fenced| fenced.fence == name).cloned();
+            let is_own = own.iter().any(|fence| fence.knob == *knob);
+            let is_known = opens.iter().any(|known| known.fence == *knob);
+            let Some(Fenced { closed, primary, .. }) = fenced.filter(|_| !is_own && !is_known)
+            else {
+                continue;
+            };
+            if closed.is_met_by(to.value()) {
+                continue;
+            }
+            opens.extend(self.knob(&primary).map(|primary| Opening {
+                fence: *knob,
+                closed,
+                primary,
+            }));
+        }
+        opens
+    }
+
+    /// What the promotions of a datacenter fence, out and back.
+    fn fenced(&self) -> Vec<Fenced> {
+        let mut fenced = Vec::new();
+        for service in self.services() {
+            for task in service.drain.iter().chain(&service.restore) {
+                let template =
+                    task.template.as_ref().and_then(|own| self.runbooks.template(&own.value));
+                let stages = template.and_then(|template| {
+                    runbook::expand(template, task, &service.name.value, self.dc())
+                });
+                fenced.extend(stages.iter().flat_map(|stages| Fenced::of(stages)));
+            }
+        }
+        fenced
     }
 
     /// The switches that a task closes: those that it puts back when it gives up, and

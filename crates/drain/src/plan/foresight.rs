@@ -319,6 +319,7 @@ mod tests {
             }],
             undo: None,
             fences: vec![],
+            opens: vec![],
             pace: PACE,
             timeout: Millis::from_secs(3600),
             budgets: Vec::new(),

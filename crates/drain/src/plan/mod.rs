@@ -208,6 +208,9 @@ pub struct Task {
     /// Switches that it closes, so that nothing is written behind its back.
     #[serde(default)]
     pub fences: Vec<Fence>,
+    /// Fences of other tasks that it opens.
+    #[serde(default)]
+    pub opens: Vec<Opening>,
     pub pace: Pace,
     /// After that long it is stuck, if its history does not say so before.
     pub timeout: Millis,
@@ -227,12 +230,25 @@ pub struct Fence {
     pub open: Option<Value>,
 }
 
+/// A fence that a task opens and another one closed: it stays closed while more than one
+/// server is the primary.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Opening {
+    pub fence: KnobId,
+    pub closed: Value,
+    /// Who is the primary that the fence kept from taking writes.
+    pub primary: KnobId,
+}
+
 impl Fence {
     /// Whether a value closes it, or that of one of several servers, joined by `+`.
     pub fn is_closed_in_part(&self, value: &Value) -> bool {
-        let is_part = |text: &str, closed: &str| text.split('+').any(|part| part == closed);
-        match (value, &self.closed) {
-            (Value::Text(text), Value::Text(closed)) if is_part(text, closed) => true,
+        let closed = match &self.closed {
+            Value::Text(closed) => closed.clone(),
+            number => number.to_string(),
+        };
+        match value {
+            Value::Text(text) if text.split('+').any(|part| part == closed) => true,
             _ => self.closed.is_met_by(value),
         }
     }
@@ -503,7 +519,8 @@ impl Plan {
         let of = |task: &Task| {
             let is_set = |knob: &KnobId| task.goal_of(*knob).is_some();
             let fences = task.fences.iter().map(|own| own.knob);
-            fences.chain(task.promoted_knob().filter(is_set)).collect::<Vec<_>>()
+            let opened = task.opens.iter().flat_map(|own| [own.fence, own.primary]);
+            fences.chain(opened).chain(task.promoted_knob().filter(is_set)).collect::<Vec<_>>()
         };
         self.tasks.iter().flat_map(of).collect()
     }
@@ -524,6 +541,7 @@ impl Plan {
                     _ => {}
                 }
             }
+            task.opens.iter_mut().for_each(|own| name(&mut own.closed));
             for fence in &mut task.fences {
                 name(&mut fence.closed);
                 fence.open.iter_mut().for_each(name);
@@ -572,8 +590,15 @@ impl Task {
         };
         match self.is_fence(knob) {
             true => self.is_opened_by(knob, value),
+            false if self.opening(knob, value).is_some() => true,
             false => self.undone_knob() == Some(knob) || (0..self.forward().len()).any(is_promoted),
         }
+    }
+
+    /// The fence of another task that a value of a knob opens.
+    pub fn opening(&self, knob: KnobId, value: &Value) -> Option<&Opening> {
+        let mut own = self.opens.iter();
+        own.find(|own| own.fence == knob && !own.closed.is_met_by(value))
     }
 
     /// Every parent, strong or weak.

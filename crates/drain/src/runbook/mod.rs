@@ -24,6 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use problem::{PROBLEMS_PER_FILE_MAX, Problem, Severity};
 
 pub(crate) use arguments::ORIGINAL_MARK;
+pub(crate) use check::closed_fences;
 pub(crate) use expand::{Aim, ExpandedStage, ExpandedUndo, Work, expand, expand_undo};
 pub(crate) use problem::{Place, Problems};
 pub(crate) use spec::{

@@ -158,6 +158,7 @@ fn after_a_wait(plan: &Plan, task: &Task) -> Plan {
         after_weak: Vec::new(),
         undo: None,
         fences: Vec::new(),
+        opens: Vec::new(),
         budgets: Vec::new(),
         ..task.clone()
     };

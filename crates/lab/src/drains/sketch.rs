@@ -135,6 +135,7 @@ impl Sketch {
             stages: kinds.into_iter().enumerate().map(stage).collect(),
             undo: None,
             fences: vec![],
+            opens: Vec::new(),
             pace: PACE,
             timeout: Millis::from_secs(3600),
             budgets: Vec::new(),

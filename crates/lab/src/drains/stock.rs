@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use drain::runbook::Library;
 use drain::{
-    BudgetId, Condition, ConditionId, Direction, Fence, Goal, KnobId, Plan, Source, Stage,
+    BudgetId, Condition, ConditionId, Direction, Fence, Goal, KnobId, Opening, Plan, Source, Stage,
     StageKind, TaskId, Value,
 };
 
@@ -68,11 +68,18 @@ impl Sketch {
         let fences = found.fences.iter();
         let fences =
             fences.map(|own| Fence { knob: graft.knob(own.knob), ..own.clone() }).collect();
+        let opens = found.opens.iter();
+        let opens = opens.map(|own| Opening {
+            fence: graft.knob(own.fence),
+            primary: graft.knob(own.primary),
+            ..own.clone()
+        });
+        let opens = opens.collect();
         let task = self.task(&format!("{owner}.{from}"), after, Vec::new());
         let own = self.last();
         own.template.clone_from(&found.template);
         (own.stages, own.undo, own.budgets) = (stages, found.undo.clone(), budgets);
-        own.fences = fences;
+        (own.fences, own.opens) = (fences, opens);
         task
     }
 }

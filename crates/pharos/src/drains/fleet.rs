@@ -84,6 +84,8 @@ pub struct Recorded {
     pub given_up: Option<RunId>,
     /// Fences that runs left closed.
     pub fences: Vec<Knob>,
+    /// A drain did what no knob shows, such as stopping jobs.
+    pub has_acted: bool,
     /// When knobs were put back, the newest first.
     pub put_back: Vec<(u64, BTreeSet<Knob>)>,
     /// There are older runs that were not looked at.
@@ -422,6 +424,7 @@ impl Recorded {
             touched: BTreeSet::new(),
             given_up: None,
             fences: Vec::new(),
+            has_acted: false,
             put_back: Vec::new(),
             is_cut_off: false,
             left_behind: BTreeSet::new(),
@@ -445,6 +448,7 @@ impl Recorded {
         }
         if plan.direction == Direction::Drain {
             self.drain_plans.push(plan.clone());
+            self.has_acted |= state.tasks.iter().any(|task| task.has_acted);
         }
         self.add_services(of.id, run);
         self.add_kept(of.id, run, |_| true);

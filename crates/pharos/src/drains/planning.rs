@@ -88,9 +88,11 @@ impl Drains {
                 if known.is_empty() { "none".into() } else { known.join(", ") }
             )));
         }
-        // Knobs may be back, and a service without knobs not: the restore did not have it.
+        // Knobs may be back, or untouched, and a service without knobs not: the restore did not
+        // have it. What a drain did beside knobs is undone, too.
         let recorded = fleet::recorded(&self.world, datacenter).await.ok().flatten();
-        let is_away = recorded.is_some_and(|own| own.services_away().next().is_some());
+        let is_away =
+            recorded.is_some_and(|own| own.has_acted || own.services_away().next().is_some());
         let originals = self.originals(datacenter).await?.for_plan(is_away);
         let compiled = |expectations: BTreeMap<String, Expected>| {
             let (library, datacenter) = (library.clone(), datacenter.to_owned());

@@ -639,6 +639,7 @@ fn plan_of(kept: &Kept, drifted: &[Drifted]) -> Plan {
             }],
             undo: None,
             fences: vec![],
+            opens: vec![],
             pace: drain::Pace::AT_ONCE,
             timeout: PUT_BACK_TIMEOUT,
             budgets: Vec::new(),

@@ -316,6 +316,50 @@ fn a_fence_that_was_opened_between_two_tries_is_not_closed_over_another_primary(
     pair.world.check_replay();
 }
 
+/// The writes of the old primary are accepted again, and nobody is told that it is promoted.
+#[test]
+fn a_promotion_that_something_else_undoes_before_its_fence_is_opened_is_not_done() {
+    let mut pair = pair("unfence_to: open");
+    pair.lag(4000.0);
+    pair.fenced();
+    pair.world.broken.insert(pair.fence, failed("not now"));
+    pair.promoted();
+    pair.world.knobs[pair.primary.index()] = text("east");
+    pair.world.broken.clear();
+    pair.world.until("it gives up", |world| world.phase(DB) == Phase::Failed);
+    assert_eq!(pair.at(pair.fence), "open");
+    let failure = pair.world.run.state().task(DB).failure.clone().unwrap_or_default();
+    assert!(failure.contains("db:primary is \"east\" again"), "{failure}");
+    // A person promotes it.
+    pair.world.knobs[pair.primary.index()] = text("west");
+    pair.world.say(Command::Retry { task: DB });
+    pair.world.until("it is done", |world| world.phase(DB) == Phase::Done);
+    pair.world.check_replay();
+}
+
+/// The fence makes it bad: what waits for it would wait for itself.
+#[test]
+fn bad_health_does_not_hold_a_fence_that_is_closed_already() {
+    let mut pair = pair("fence_max: 20s");
+    pair.lag(4000.0);
+    pair.fenced();
+    pair.refused_writes(Some(5.0));
+    let since = pair.world.now;
+    pair.lag(0.0);
+    pair.world.unreadable.insert(pair.fence);
+    pair.world.until("it looks at its fence", |world| {
+        let stage = world.run.state().task(DB).stage;
+        world.run.plan().task(DB).stages[stage.index()].name == "still-fenced"
+    });
+    pair.lag(4000.0);
+    pair.world.passes(Millis(3000));
+    pair.world.unreadable.clear();
+    pair.world.until("it is lifted", |world| world.phase(DB) == Phase::Failed);
+    assert_eq!((pair.at(pair.fence), pair.at(pair.primary)), ("open", "east"));
+    assert!(pair.world.now - since < Millis::from_secs(60), "{}", pair.world.now - since);
+    pair.world.check_replay();
+}
+
 /// Right before a promotion both are read once more: its fence, and the primary.
 #[test]
 fn a_promotion_asks_for_its_fence_and_for_the_primary() {

@@ -8,6 +8,7 @@ mod fences;
 mod forecasts;
 mod knobs;
 mod moved_out;
+mod openings;
 mod promotion;
 mod reports;
 mod tasks;
@@ -118,6 +119,7 @@ impl Sketch {
             stages,
             undo: None,
             fences: vec![],
+            opens: Vec::new(),
             pace: PACE,
             timeout: Millis::from_secs(600),
             budgets: vec![],
@@ -290,6 +292,10 @@ impl World {
     /// Does effects, and answers them.
     fn perform(&mut self, effects: Vec<EffectId>) {
         for effect in effects {
+            if let Some(ended) = self.not_done(effect) {
+                self.event(Event::Ended { effect, result: ended });
+                continue;
+            }
             let Some(in_flight) = self.run.state().in_flight.get(&effect) else { continue };
             let found = match in_flight.what.clone() {
                 Effect::Write { knob, value } => {

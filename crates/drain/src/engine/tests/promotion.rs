@@ -104,6 +104,10 @@ impl Pair {
         (self.world.values[self.nearly], self.world.values[self.exactly]) = (Some(lag), Some(lag));
     }
 
+    pub fn refused_writes(&mut self, count: Option<f64>) {
+        self.world.values[self.writes] = count;
+    }
+
     pub fn at(&self, knob: KnobId) -> &str {
         match &self.world.knobs[knob.index()] {
             Value::Text(text) => text,
@@ -774,7 +778,10 @@ fn a_fence_that_was_found_closed_in_part_is_not_put_back_so() {
         assert_eq!(fence.is_closed_in_part(&text(value)), expected, "{value}");
     }
     fence.closed = Value::Number(1.0);
-    assert!(fence.is_closed_in_part(&Value::Number(1.0)) && !fence.is_closed_in_part(&text("1+0")));
+    assert!(fence.is_closed_in_part(&Value::Number(1.0)) && fence.is_closed_in_part(&text("0+1")));
+    assert!(
+        !fence.is_closed_in_part(&text("0+10")) && !fence.is_closed_in_part(&Value::Number(0.0))
+    );
 }
 
 /// Another run may have closed it, and its promotion may still come.

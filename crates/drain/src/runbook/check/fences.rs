@@ -92,7 +92,7 @@ fn fencing<'a>(runbooks: &Runbooks, scope: &Scope<'a>) -> Vec<Fencing<'a>> {
                 let Some(stages) = expand_task(runbooks, service, task, scope.dc()) else {
                     continue;
                 };
-                found.extend(fences(&stages).into_iter().map(|fence| Fencing {
+                found.extend(closed_fences(&stages).into_iter().map(|fence| Fencing {
                     direction,
                     service,
                     task,
@@ -220,7 +220,7 @@ pub(super) fn check_opened(runbooks: &Runbooks, scope: &Scope<'_>, problems: &mu
             let expanded =
                 [scope.dc(), SYMBOLIC].map(|dc| expand_task(runbooks, service, task, dc));
             let [Some(stages), Some(shown)] = expanded else { continue };
-            for (fence, shown) in fences(&stages).iter().zip(fences(&shown)) {
+            for (fence, shown) in closed_fences(&stages).iter().zip(closed_fences(&shown)) {
                 let opens = |to: &Aim| restore.opens(fence, to);
                 if is_left_closed(&stages, fence, opens) {
                     let name = full_name(service, task);
@@ -368,7 +368,7 @@ fn settings<'a>(runbooks: &Runbooks, scope: &Scope<'a>) -> Vec<Setting<'a>> {
             let expanded =
                 [scope.dc(), SYMBOLIC].map(|dc| expand_task(runbooks, service, task, dc));
             let [Some(stages), Some(shown)] = expanded else { continue };
-            let fences = fences(&stages);
+            let fences = closed_fences(&stages);
             let open = reached_open(&stages, &fences);
             for (at, (stage, shown)) in stages.iter().zip(&shown).enumerate() {
                 for ((knob, _), (shown, _)) in writes(stage).into_iter().zip(writes(shown)) {
@@ -391,14 +391,14 @@ fn settings<'a>(runbooks: &Runbooks, scope: &Scope<'a>) -> Vec<Setting<'a>> {
 }
 
 /// A switch that a task closes.
-struct Fence<'s> {
-    knob: &'s str,
-    closed: &'s Aim,
+pub(crate) struct Fence<'s> {
+    pub knob: &'s str,
+    pub closed: &'s Aim,
 }
 
 /// The same that a plan takes for fences: what a task puts back when it gives up, and
 /// what it sets one way and then another around what is not interrupted.
-fn fences(stages: &[ExpandedStage]) -> Vec<Fence<'_>> {
+pub(crate) fn closed_fences(stages: &[ExpandedStage]) -> Vec<Fence<'_>> {
     let mut fences: Vec<Fence<'_>> = Vec::new();
     let has_more = stages.iter().any(|stage| !stage.is_interruptible);
     for (knob, closed) in stages.iter().filter_map(set) {

@@ -12,6 +12,8 @@ mod names;
 mod tasks;
 mod templates;
 
+pub(crate) use fences::closed_fences;
+
 use super::Runbooks;
 use super::problem::Problems;
 use super::spec::{Evacuation, Join, Service};

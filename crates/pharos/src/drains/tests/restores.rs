@@ -72,6 +72,32 @@ async fn a_service_without_knobs_is_gone_until_a_restore_had_it() {
     completes(&site, "south", Direction::Drain, Mode::Drill).await;
 }
 
+/// A drain that ended before it came to a knob.
+#[tokio::test]
+async fn a_restore_undoes_what_a_drain_did_before_it_came_to_a_knob() {
+    let asked = r#"
+  stop: {template: Exec, with: {driver: files, action: "stop-$dc"}}
+  ask: {template: Approval, with: {question: Now?}, after: [stop]}
+  shift:
+    after: [ask]"#;
+    let started = r#"restore:
+  start: {template: Exec, with: {driver: files, action: "start-$dc"}}"#;
+    let service = web(AT_ONCE, "").replacen("\n  shift:", asked, 1).replace("restore:", started);
+    let site = Site::start(3, &service, ANY_SHARE).await;
+    let run = site.begin("east", Direction::Drain, Mode::Drill).await.unwrap();
+    until(async || {
+        let status = site.drains.status(run).await.unwrap();
+        status.tasks.iter().any(|own| own.name == "web.ask" && own.phase == Phase::Running)
+    })
+    .await;
+    site.say(run, "ann", Verb::Abort { how: Abort::Hold }).await;
+    assert_eq!(site.over(run).await, Some(RunOutcome::Held));
+    completes(&site, "east", Direction::Restore, Mode::Drill).await;
+    // Now there is nothing to undo.
+    let refused = site.begin("east", Direction::Restore, Mode::Drill).await.unwrap_err();
+    assert!(refused.contains("nothing says where"), "{refused}");
+}
+
 #[tokio::test]
 async fn a_restore_does_not_wait_for_drains_that_are_begun() {
     let site = Site::start(3, &web(AT_ONCE, ""), ANY_SHARE).await;
