@@ -234,7 +234,8 @@ impl Gates {
         if self.leads_back(task, what) {
             return self.check_way_back(now, task);
         }
-        if (!is_step && !is_set) || self.progress.is_uninterruptible(task) {
+        let is_fenced = self.progress.is_uninterruptible(task) || self.progress.closes_again(task);
+        if (!is_step && !is_set) || is_fenced {
             return Ok(());
         }
         if self.progress.is_paused(task) {

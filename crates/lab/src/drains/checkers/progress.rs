@@ -25,6 +25,8 @@ pub struct Progress {
     exact_overridden_by: BTreeMap<(ConditionId, Option<TaskId>), BTreeSet<u32>>,
     pub is_paused: bool,
     pub tasks: Vec<Traced>,
+    /// Fences that tasks have closed, or tried to, and that were not seen open since.
+    pub closed_fences: BTreeSet<(TaskId, KnobId)>,
     /// Effects that have not ended.
     pub in_flight: Vec<(EffectId, TaskId, Effect)>,
 }
@@ -101,6 +103,7 @@ impl Progress {
             exact_overridden_by: BTreeMap::new(),
             is_paused: false,
             tasks: vec![Traced::default(); plan.tasks.len()],
+            closed_fences: BTreeSet::new(),
             in_flight: Vec::new(),
         }
     }
@@ -129,6 +132,13 @@ impl Progress {
 
     pub fn is_paused(&self, task: TaskId) -> bool {
         self.is_paused || self.task(task).is_paused
+    }
+
+    /// Whether a task closes a fence that is closed, as far as anybody knows.
+    pub fn closes_again(&self, task: TaskId) -> bool {
+        let stage = self.task(task).stage.filter(|_| self.task(task).is_running);
+        let fence = stage.and_then(|stage| self.plan.task(task).closed_in(stage));
+        fence.is_some_and(|fence| self.closed_fences.contains(&(task, fence)))
     }
 
     /// Whether a task is between a fence and what lifts it.
@@ -225,6 +235,11 @@ impl Progress {
                     && !matches!(what, Effect::Say(_))
                     && undo.is_some_and(|undo| Some(undo.after) == own.stage);
                 self.in_flight.push((*effect, *task, what.clone()));
+                if let Effect::Write { knob, value } = what
+                    && self.plan.task(*task).is_closed_by(*knob, value)
+                {
+                    self.closed_fences.insert((*task, *knob));
+                }
             }
             Fact::Ended { effect, result } => {
                 let Some(at) = self.in_flight.iter().position(|(own, ..)| own == effect) else {
@@ -265,6 +280,10 @@ impl Progress {
     }
 
     fn place(&mut self, task: TaskId, knob: KnobId, value: Value) {
+        match self.plan.task(task).is_closed_by(knob, &value) {
+            true => _ = self.closed_fences.insert((task, knob)),
+            false => self.closed_fences.retain(|(_, own)| *own != knob),
+        }
         let at = &mut self.tasks[task.index()].at;
         at.retain(|(own, _)| *own != knob);
         at.push((knob, value));
