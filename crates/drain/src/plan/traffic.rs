@@ -144,6 +144,8 @@ impl TrafficKnob {
                 if share > NOTHING { share.min(1.0) } else { 0.0 }
             }
             _ if self.goal.is_met_by(value) => 0.0,
+            // Nothing lets in less than nothing does: some drivers say -1 where they have none.
+            (Value::Number(value), Value::Number(goal), _) if *goal == 0.0 && *value < 0.0 => 0.0,
             _ => 1.0,
         }
     }
@@ -272,6 +274,22 @@ mod tests {
         let own = knob(Value::Number(0.0), None);
         assert_eq!(own.multiplier(&Value::Number(0.1)), 1.0);
         assert_eq!(own.multiplier(&Value::Number(0.0)), 0.0);
+    }
+
+    #[test]
+    fn a_number_past_a_goal_of_nothing_lets_nothing_in() {
+        let number = Value::Number;
+        // A driver that says -1 for what it does not have.
+        for original in [None, Some(number(0.0)), Some(number(1.0))] {
+            let own = knob(number(0.0), original);
+            assert_eq!(own.multiplier(&number(-1.0)), 0.0, "{own:?}");
+            assert!(own.is_closed_at(&number(-1.0), None));
+        }
+        // Where less than nothing was before the drain, it is what lets traffic in.
+        let odd = knob(number(0.0), Some(number(-1.0)));
+        assert_eq!(odd.multiplier(&number(-1.0)), 1.0);
+        let up = knob(number(1.0), None);
+        assert_eq!(up.multiplier(&number(-1.0)), 1.0);
     }
 
     #[test]
