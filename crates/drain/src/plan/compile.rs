@@ -70,7 +70,7 @@ struct Compiler<'a, 'p> {
 struct Written {
     knob: String,
     goal: Value,
-    /// By a template that has a procedure to undo it.
+    /// It is promoted, or a fence around that: a procedure alone sets it.
     is_promoted: bool,
 }
 
@@ -193,8 +193,12 @@ impl<'a, 'p> Compiler<'a, 'p> {
                 task.template.as_ref().and_then(|own| self.runbooks.template(&own.value));
             let stages = template
                 .and_then(|template| runbook::expand(template, task, &service.name.value, dc));
-            let is_promoted = template.is_some_and(|template| template.undo.is_some());
-            for stage in stages.unwrap_or_default() {
+            let stages = stages.unwrap_or_default();
+            // Of all templates `Promote` alone has what must not be interrupted. That one says
+            // how it is undone does not tell what it sets from traffic.
+            let promotes = stages.iter().any(|stage| !stage.is_interruptible);
+            for stage in stages {
+                let is_promoted = promotes && matches!(stage.work, Work::Set { .. });
                 let (Work::Shift { knob, to: Aim::Value(goal), returns: false }
                 | Work::Set { knob, to: Aim::Value(goal), returns: false, .. }) = stage.work
                 else {
