@@ -302,7 +302,8 @@ impl Run {
         found: &Value,
         expected: &Value,
     ) -> Option<LimitReached> {
-        let may_wait = self.takes_out(knob, found, expected) && self.is_interruptible(task);
+        let takes_out = self.counts_as_out(self.takes_out(knob, found, expected));
+        let may_wait = takes_out && self.is_interruptible(task);
         if may_wait { self.limit_to_taking_back_out() } else { None }
     }
 

@@ -476,7 +476,7 @@ fn a_restore_does_not_take_out_what_serves_last() {
             assert_eq!(world.knobs[0], found);
             let held = world.run.state().task(TaskId(0)).hold.clone();
             assert!(matches!(held, Some((_, Hold::Limit(_)))), "{held:?}");
-            assert!(world.run.takes_back_out(TaskId(0)));
+            assert_eq!(world.run.takes_back_out(TaskId(0)), TakesOut::Yes);
             // While health is bad neither, although others serve again.
             world.event(Event::Fleet { fleet: fleet([0.0; 3]) });
             world.passes(Millis::from_secs(600));
@@ -585,6 +585,109 @@ fn a_restore_of_a_group_that_is_in_part_is_not_held_by_a_limit() {
     world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
     assert_eq!(world.knobs[0], ready);
     world.check_replay();
+}
+
+/// What a drain has closed takes nothing out when it is restored, whatever its words mean: in
+/// a total outage nothing else would bring it back.
+#[test]
+fn what_is_at_the_goal_of_the_drain_is_restored_although_no_other_serves() {
+    for (original, goal) in
+        [("mode=on", "mode=off"), ("fra,ams", "ams"), ("a=1,b=2", "a=0,b=0"), ("ready", "standby")]
+    {
+        let (original, goal) = (text(original), text(goal));
+        let mut world =
+            back_to_less(Direction::Restore, original.clone(), goal.clone(), goal.clone());
+        world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+        assert_eq!(world.knobs[0], original);
+        world.check_replay();
+    }
+}
+
+/// Changes of which nobody knows whether they take out what serves last: original, found, goal.
+const DOUBTFUL: [(&str, &str, &str); 5] = [
+    // The driver has a word of its own for `off`.
+    ("on", "offline", "off"),
+    ("mode=on", "mode=offline", "mode=off"),
+    ("fra,ams", "ams,lhr", "ams"),
+    // A server that something else brought in, and may be down, goes; another one comes.
+    ("a=ready,b=maint", "a=maint,b=ready", "maint"),
+    // Some drivers call a standby `ready`.
+    ("ready", "active", "off"),
+];
+
+#[test]
+fn a_restore_that_may_take_out_what_serves_last_takes_a_disaster() {
+    for (original, found, goal) in DOUBTFUL {
+        for health in [GOOD, BAD] {
+            let (original, found) = (text(original), text(found));
+            let mut world =
+                back_to_less(Direction::Restore, original.clone(), found.clone(), text(goal));
+            world.values[0] = health;
+            world.passes(Millis::from_secs(60));
+            assert_eq!(world.knobs[0], found, "in a drill");
+            let held = world.run.state().task(TaskId(0)).hold.clone();
+            assert!(matches!(held, Some((_, Hold::Limit(_)))), "{held:?}");
+            assert_eq!(world.run.takes_back_out(TaskId(0)), TakesOut::Maybe);
+            world.say(Command::SetMode { mode: Mode::Disaster });
+            world.until("it is set", |world| world.knobs[0] == original);
+            world.values[0] = GOOD;
+            world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+            world.check_replay();
+        }
+    }
+}
+
+#[test]
+fn a_revert_that_may_take_out_what_serves_last_takes_a_disaster() {
+    for (original, found, goal) in DOUBTFUL {
+        let (original, found) = (text(original), text(found));
+        let mut sketch = Sketch::new();
+        sketch.shift("web", &[]);
+        let to = Goal::Value(text(goal));
+        sketch.last().stages[0].kind = StageKind::Set { knob: KnobId(0), to, of: None };
+        sketch.shift("api", &[]);
+        sketch.plan.traffic[0].datacenters[0].knobs = vec![TrafficKnob {
+            knob: sketch.plan.knobs[0].clone(),
+            goal: text(goal),
+            original: None,
+        }];
+        let mut world = World::open(sketch);
+        world.knobs[0] = original.clone();
+        world.until("web is done", |world| world.phase(TaskId(0)) == Phase::Done);
+        world.say(Command::Pause { task: None });
+        world.passes(Millis::from_secs(2));
+        world.knobs[0] = found.clone();
+        world.event(Event::Fleet { fleet: fleet([0.0, 1.0, 1.0]) });
+        world.say(Command::Abort { how: Abort::Revert });
+        world.passes(Millis::from_secs(60));
+        assert_eq!(world.knobs[0], found, "in a drill");
+        assert_eq!(world.run.takes_back_out(TaskId(0)), TakesOut::Maybe);
+        world.say(Command::SetMode { mode: Mode::Disaster });
+        world.until("it is over", |world| world.outcome() == Some(RunOutcome::Reverted));
+        assert_eq!(world.knobs[0], original);
+        world.check_replay();
+    }
+}
+
+/// What certainly takes out what serves last is held in a disaster, too: whoever waives limits
+/// does it.
+#[test]
+fn a_disaster_does_not_take_out_what_serves_last() {
+    for (original, found, goal) in [
+        ("maint", "ready", "maint"),
+        ("a=ready,b=maint", "ready", "maint"),
+        ("a=ready,b=maint", "a=ready,b=ready", "maint"),
+        ("mode=off", "mode=ready", "mode=off"),
+    ] {
+        let (original, found) = (text(original), text(found));
+        let mut world = back_to_less(Direction::Restore, original, found.clone(), text(goal));
+        world.say(Command::SetMode { mode: Mode::Disaster });
+        world.passes(Millis::from_secs(60));
+        assert_eq!(world.knobs[0], found);
+        let held = world.run.state().task(TaskId(0)).hold.clone();
+        assert!(matches!(held, Some((_, Hold::Limit(_)))), "{held:?}");
+        world.check_replay();
+    }
 }
 
 /// A weight that is higher than before the drain goes down by steps that health allows.
