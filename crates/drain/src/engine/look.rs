@@ -96,7 +96,15 @@ impl Run {
         asked: Time,
         found: Result<Value, String>,
     ) {
+        let carrier = self.plan.carrier(self.plan.knob(knob));
         let found = match found {
+            Ok(found) if carrier.is_some_and(|own| own.is_nothing(&found)) => {
+                return self.miss(
+                    now,
+                    knob,
+                    format!("{found} is no value of what carries traffic"),
+                );
+            }
             Ok(found) if self.index.switches.contains(&knob) => found.into_name(),
             Ok(found) if found.is_real() => found,
             Ok(found) => return self.miss(now, knob, format!("{found} is no position")),

@@ -111,10 +111,18 @@ impl TrafficKnob {
                 // An original that is the goal says nothing of what lets traffic in.
                 let original = original.filter(|original| *original != &self.goal);
                 let is_original = original.is_none_or(|original| original == value);
-                text == goal || (!text.is_empty() && is_original)
+                text == goal || (!self.is_nothing(value) && is_original)
             }
             _ => false,
         }
+    }
+
+    /// Whether a driver has read nothing: a command that printed nothing, or the word for it.
+    /// What the drain sets is something.
+    pub fn is_nothing(&self, value: &Value) -> bool {
+        let Value::Text(text) = value else { return false };
+        let is_blank = text.trim().is_empty() || text.trim().eq_ignore_ascii_case("null");
+        is_blank && !self.goal.is_met_by(value)
     }
 
     /// Whether a value lets nothing in.
