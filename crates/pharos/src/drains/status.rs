@@ -227,7 +227,8 @@ pub struct DriftStatus {
     /// It is put back when its task is not paused any more.
     #[serde(default)]
     pub waits_for_resume: bool,
-    /// Something else moved it out of the datacenter: no step brings it back.
+    /// Something else moved it out of the datacenter, or its task found it at its goal and
+    /// never set it: no step brings it back.
     #[serde(default)]
     pub stays_out: bool,
     /// The same while its task moves it in steps: the next one begins there.
@@ -577,7 +578,7 @@ fn drifts(run: &Run, now: Time) -> Vec<DriftStatus> {
         let Some(left) = run.state().knobs[knob.index()].as_ref() else { continue };
         let name = run.plan().knob(knob).to_string();
         drifts.retain(|own| own.knob != name);
-        // What is further out stays, whatever becomes of the pause.
+        // What is further out, or was never set, stays, whatever becomes of the pause.
         let stays_out = run.stays_out(knob, found);
         drifts.push(DriftStatus {
             knob: name,

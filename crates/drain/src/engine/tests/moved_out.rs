@@ -219,6 +219,104 @@ fn one_wrong_read_of_a_restore_moves_nothing() {
     world.check_replay();
 }
 
+/// A drain or a restore that finds its knob at its goal at once looks again before it believes
+/// that: else a later look would bring it there at one go, with the wrong original.
+#[test]
+fn one_wrong_read_of_the_goal_ends_no_shift() {
+    for (direction, health) in [
+        (Direction::Drain, GOOD),
+        (Direction::Restore, GOOD),
+        // Bad health, as it is where a restore is needed most.
+        (Direction::Restore, BAD),
+    ] {
+        let mut world = match direction {
+            Direction::Drain => watched(OnBreach::Hold).0,
+            Direction::Restore => restore(1.0),
+        };
+        let (goal, place) = if direction == Direction::Drain { (0.0, 1.0) } else { (1.0, 0.0) };
+        world.knobs[0] = Value::Number(goal);
+        world.values[0] = health;
+        world.until("it is read", |world| {
+            world.run.state().task(TaskId(0)).origin(KnobId(0)).is_some()
+        });
+        world.knobs[0] = Value::Number(place);
+        world.until("it begins", |world| !world.writes(KnobId(0)).is_empty());
+        let state = world.run.state().task(TaskId(0));
+        assert_eq!(state.origin(KnobId(0)), Some(&Value::Number(place)), "{direction:?}");
+        let first = world.writes(KnobId(0))[0];
+        assert!((first - place).abs() <= PACE.first + 1e-9, "{first} {direction:?}");
+        world.values[0] = GOOD;
+        world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+        assert_eq!(world.knobs[0], Value::Number(goal));
+        world.check_replay();
+    }
+}
+
+/// Also where it is held right after that, and where a crash comes between.
+#[test]
+fn a_shift_that_was_held_at_its_goal_begins_where_the_knob_is() {
+    for crashes in [false, true] {
+        let (mut world, ..) = watched(OnBreach::Hold);
+        world.values[0] = BAD;
+        world.knobs[0] = Value::Number(0.0);
+        world.passes(Millis::from_secs(3));
+        world.knobs[0] = Value::Number(1.0);
+        if crashes {
+            world.run = Run::resume(world.run.plan().clone(), &world.log).unwrap();
+        }
+        world.passes(Millis::from_secs(3));
+        world.sweep();
+        world.passes(Millis::from_secs(3));
+        assert!(world.writes(KnobId(0)).is_empty(), "health is bad");
+        world.values[0] = GOOD;
+        world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+        assert_eq!(world.writes(KnobId(0))[0], 0.9);
+        world.check_replay();
+    }
+}
+
+/// And on the way back.
+#[test]
+fn one_wrong_read_of_the_original_ends_no_way_back() {
+    let (mut world, ..) = watched(OnBreach::Hold);
+    world.until("it is half-way", |world| world.knobs[0].number() <= Some(0.5));
+    let at = world.knobs[0].clone();
+    let records = world.log.len();
+    world.say(Command::Pause { task: None });
+    world.passes(Millis::from_secs(3));
+    world.knobs[0] = Value::Number(1.0);
+    world.say(Command::Abort { how: Abort::Revert });
+    let is_found = |record: &Record| matches!(record.fact, Fact::Found { .. });
+    world.until("it is read", |world| world.log[records..].iter().any(is_found));
+    let writes = world.writes(KnobId(0)).len();
+    world.knobs[0] = at.clone();
+    world.until("it is over", |world| world.outcome() == Some(RunOutcome::Reverted));
+    assert_eq!(world.knobs[0], Value::Number(1.0));
+    assert!(largest_step_in(&world, writes, at.number().unwrap()) <= PACE.step_max + 1e-9);
+    assert!(world.writes(KnobId(0)).len() > writes + 1, "in steps");
+    world.check_replay();
+}
+
+/// What a task found at its goal and never set is none of its own: it is told when it is
+/// elsewhere, and not brought there at one go.
+#[test]
+fn what_was_found_at_its_goal_and_never_set_is_not_put_back() {
+    let mut sketch = Sketch::new();
+    let web = sketch.shift("web", &[]);
+    sketch.shift("db", &[web]);
+    let mut world = World::open(sketch);
+    world.knobs[0] = Value::Number(0.0);
+    world.until("the second began", |world| world.writes(KnobId(1)).len() == 2);
+    assert_eq!(world.phase(web), Phase::Done);
+    set(&mut world, 1.0);
+    assert_eq!(world.run.away().collect::<Vec<_>>(), [(KnobId(0), &Value::Number(1.0))]);
+    world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+    assert_eq!((world.writes(KnobId(0)).len(), &world.knobs[0]), (0, &Value::Number(1.0)));
+    let report = crate::report::Report::of(world.run.plan(), &world.log).unwrap();
+    assert_eq!(report.astray[0].why, "web found it there and never set it: it is not its own");
+    world.check_replay();
+}
+
 /// Some servers of a group may be there and some not: a step that failed is done again,
 /// whatever is read.
 #[test]
