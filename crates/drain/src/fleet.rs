@@ -299,7 +299,9 @@ impl Fleet {
         let expected = others().filter(|at| own.is_in(*at)).count() as u32;
         let needs_one = own.datacenters.iter().any(|at| !at.knobs.is_empty());
         let bound = plan.limits.serving_min.min(expected.max(u32::from(needs_one)));
-        let serving = others().filter(|at| row[*at].unwrap_or(1.0) > 0.0).count() as u32;
+        // Its knob may exist, and be open, where the service is not.
+        let serves = |at: &usize| own.is_in(*at) && row[*at].unwrap_or(1.0) > 0.0;
+        let serving = others().filter(serves).count() as u32;
         if serving >= bound {
             return Ok(());
         }
@@ -572,5 +574,20 @@ mod tests {
         lone.traffic[0].datacenters[1].load = 10.0;
         let values = [[Some(1.0), Some(1.0), None], ALL];
         assert_eq!(verdict(&lone, values, &[]), "within");
+    }
+
+    #[test]
+    fn a_datacenter_that_a_service_is_not_in_does_not_serve_it() {
+        let mut limits = plan(1, 1.0);
+        // Its knob exists there all the same, and is open.
+        limits.traffic[0].datacenters[2].load = 0.0;
+        let values = [[Some(1.0), Some(0.0), Some(1.0)], ALL];
+        assert_eq!(
+            verdict(&limits, values, &[]),
+            "serving_min is 1, and without east 0 datacenters would serve web: west is drained"
+        );
+        // Where no load is declared at all, nothing says where it is.
+        limits.traffic[0].datacenters.iter_mut().for_each(|own| own.load = 0.0);
+        assert_eq!(verdict(&limits, values, &[]), "within");
     }
 }

@@ -29,8 +29,8 @@ pub use plan::{
     Act, Away, Basis, Budget, BudgetId, Capacity, ConditionId, Datacenter, DatacenterId, Direction,
     Exit, Expected, Fence, Foresight, Goal, IdleTask, KeepDrained, Knob, KnobId, LOAD_MAX,
     LeftBehind, Limits, Move, Next, OnBreach, Opening, Outcome, Pace, Plan, Position, Predicted,
-    Saying, ServiceTraffic, Stage, StageId, StageKind, Task, TaskId, TrafficAt, TrafficKnob, Undo,
-    UndoBy, Unserved,
+    Saying, ServiceTraffic, Stage, StageId, StageKind, TakesOut, Task, TaskId, TrafficAt,
+    TrafficKnob, Undo, UndoBy, Unserved,
 };
 pub use runbook::promql;
 pub use time::{Millis, Time};

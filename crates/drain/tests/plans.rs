@@ -223,6 +223,95 @@ fn a_switch_of_a_datacenter_carries_its_traffic_where_nothing_is_shifted() {
     assert_eq!(serde_json::from_str::<Plan>(&json).expect("a plan"), plan);
 }
 
+/// The traffic knobs of a service in `west`, each with its goal.
+fn carried(service: &str, template: &str) -> Vec<String> {
+    let east = "pharos: evacuation/v1\ndatacenter: east\nservices: [web]\n\
+                datacenters: {east: {capacity: 5}, west: {capacity: 5}}\n";
+    let service = format!(
+        "pharos: service/v1\nservice: web\ntraffic: stateless\nuser_facing: true\n\
+         load: {{east: 1, west: 2}}\nhealth: {{ok: {{query: up, above: 0, no_data: block}}}}\n\
+         {service}"
+    );
+    let files = [("web", service.as_str()), ("east", east), ("own", template)];
+    let files = files.into_iter().filter(|(_, text)| !text.is_empty());
+    let library = Library::new(files.map(|(name, text)| (name.into(), text.into())).collect());
+    assert!(library.is_sound(), "{:?}", library.problems());
+    let plan = library.plan("east", Direction::Drain, &BTreeMap::new(), &BTreeMap::new());
+    let plan = plan.expect("a plan");
+    let knobs = plan.traffic[0].datacenters[1].knobs.iter();
+    knobs.map(|own| format!("{} → {}", own.knob, own.goal)).collect()
+}
+
+/// That a template says how it is undone does not make a promotion of it.
+#[test]
+fn what_a_template_with_an_undo_moves_carries_traffic() {
+    const OWN: &str = "
+pharos: template/v1
+template: Announced
+about: moves a weight, closes a switch, and tells somebody
+parameters:
+  knob: {type: knob, required: true, about: the weight}
+  switch: {type: knob, required: true, about: the switch}
+stages:
+  move: {stage: Shift, with: {knob: $knob, to: 0%}}
+  close: {stage: Set, with: {knob: $switch, to: closed}}
+  tell: {stage: Act, with: {driver: net, action: withdraw}}
+undo:
+  after: tell
+  stages:
+    untell: {stage: Act, with: {driver: net, action: announce}}
+";
+    let service = r#"
+drain:
+  out: {template: Announced, with: {knob: "edge:web/$dc", switch: "edge:state/$dc"}}
+restore:
+  open: {template: ConfigChange, with: {knob: "edge:state/$dc", content: original}}
+  in: {template: TrafficShift, with: {knob: "edge:web/$dc", to: original}, after: [open]}
+"#;
+    let knobs = carried(service, OWN);
+    assert_eq!(knobs, ["edge:web/west → 0", "edge:state/west → \"closed\""]);
+}
+
+/// Neither a fence nor a primary is traffic, with a fence or without.
+#[test]
+fn what_is_promoted_carries_no_traffic() {
+    let fenced = [
+        r#", from: 1, fence: "db:fence/$dc", unfence_to: open"#,
+        r#", from: 0, fence: "db:fence/$dc", unfence_to: open"#,
+    ];
+    for [fence, fence_back] in [["", ""], fenced] {
+        let lag = "nearly_caught_up: {query: lag, below: 2, no_data: block}";
+        let service = format!(
+            r#"
+drain:
+  promote:
+    template: Promote
+    with: {{knob: "db:primary/$dc", to: 0, {lag}{fence}}}
+  shift: {{template: ShardShift, with: {{knob: "db:shards/$dc", to: 0%}}}}
+restore:
+  shift: {{template: ShardShift, with: {{knob: "db:shards/$dc", to: original}}}}
+  promote:
+    template: Promote
+    with: {{knob: "db:primary/$dc", to: original, {lag}{fence_back}}}
+"#
+        );
+        assert_eq!(carried(&service, ""), ["db:shards/west → 0"], "{fence}");
+    }
+}
+
+/// Tasks run in the order of what they wait for, wherever they stand in the file.
+#[test]
+fn a_knob_that_two_tasks_set_is_left_where_the_later_one_sets_it() {
+    let service = r#"
+drain:
+  close: {template: ConfigChange, with: {knob: "edge:web/$dc", content: "off"}, after: [soft]}
+  soft: {template: ConfigChange, with: {knob: "edge:web/$dc", content: draining}}
+restore:
+  open: {template: ConfigChange, with: {knob: "edge:web/$dc", content: original}}
+"#;
+    assert_eq!(carried(service, ""), ["edge:web/west → \"off\""]);
+}
+
 #[test]
 fn what_measures_load_must_name_the_datacenter() {
     let db = "pharos: service/v1\nservice: db\ntraffic: stateful\nuser_facing: false\n\

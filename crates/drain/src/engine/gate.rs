@@ -4,7 +4,7 @@
 use super::{Hold, Mode, Phase, Run};
 use crate::condition::{NoData, Verdict};
 use crate::fleet::{Fleet, LimitReached};
-use crate::plan::{ConditionId, Direction, KnobId, Next, StageKind, TaskId};
+use crate::plan::{ConditionId, Direction, KnobId, Next, StageKind, TakesOut, TaskId};
 use crate::time::{Millis, Time};
 use crate::value::Value;
 
@@ -259,10 +259,9 @@ impl Run {
     }
 
     /// The limit that keeps a task from moving traffic out, if it does: with
-    /// this run's datacenter counted as drained, since it will be. What moves
-    /// traffic in is never kept from it.
+    /// this run's datacenter counted as drained, since it will be.
     pub(super) fn limit_reached(&self, task: TaskId) -> Option<LimitReached> {
-        if self.takes_back_out(task) {
+        if self.counts_as_out(self.takes_back_out(task)) {
             return self.limit_to_taking_back_out();
         }
         if self.moves_out(task) { self.limit_to_leaving() } else { None }
@@ -283,47 +282,65 @@ impl Run {
     pub(super) fn moves_out(&self, task: TaskId) -> bool {
         let state = self.state.task(task);
         let is_on_way_out = (self.plan.direction == Direction::Drain) != state.goes_back();
-        is_on_way_out || self.leads_out(task).unwrap_or(false)
+        is_on_way_out || self.counts_as_out(self.leads_out(task))
     }
 
     /// Whether what brings traffic back would take it out of what serves by now.
-    pub fn takes_back_out(&self, task: TaskId) -> bool {
+    pub fn takes_back_out(&self, task: TaskId) -> TakesOut {
         let is_on_way_in =
             (self.plan.direction == Direction::Restore) != self.state.task(task).goes_back();
-        is_on_way_in && self.leads_out(task).unwrap_or(false)
+        if is_on_way_in { self.leads_out(task) } else { TakesOut::No }
     }
 
-    fn leads_out(&self, task: TaskId) -> Option<bool> {
+    /// Whether a change is held as one that takes out what serves. In a disaster what nobody
+    /// knows must not keep from coming back what is served nowhere else.
+    pub(super) fn counts_as_out(&self, takes_out: TakesOut) -> bool {
+        match takes_out {
+            TakesOut::No => false,
+            TakesOut::Maybe => self.state.mode == Mode::Drill,
+            TakesOut::Yes => true,
+        }
+    }
+
+    /// Whether the next write of a task takes out what serves.
+    fn leads_out(&self, task: TaskId) -> TakesOut {
+        let Some((knob, at, to)) = self.next_write(task) else { return TakesOut::No };
+        self.takes_out(knob, &at, &to)
+    }
+
+    /// Which knob a task writes next, its value now, and the one that it brings it to in the
+    /// end.
+    fn next_write(&self, task: TaskId) -> Option<(KnobId, Value, Value)> {
         let state = self.state.task(task);
-        let (knob, to, at) = match state.phase {
+        match state.phase {
             Phase::Running => match &self.state.stage(&self.plan, task).kind {
                 StageKind::Shift { knob, to } => {
                     let shift = state.shift.filter(|shift| shift.knob == *knob)?;
-                    (*knob, to.value().clone(), shift.place())
+                    Some((*knob, shift.place(), to.value().clone()))
                 }
                 StageKind::Set { knob, to, .. } => {
                     let seen = self.in_place.get(knob).map(|(_, found)| found);
-                    (*knob, to.value().clone(), seen.or(state.origin(*knob))?.clone())
+                    let at = seen.or(state.origin(*knob))?.clone();
+                    Some((*knob, at, to.value().clone()))
                 }
-                _ => return None,
+                _ => None,
             },
             Phase::Reverting if !state.is_undoing => {
                 let (knob, origin) = self.next_to_put_back(task)?;
                 let shift = state.shift.filter(|shift| shift.knob == knob);
                 let left = self.state.knobs[knob.index()].as_ref();
                 let at = shift.map(|shift| shift.place());
-                (knob, origin, at.or_else(|| Some(left?.value.clone()))?)
+                Some((knob, at.or_else(|| Some(left?.value.clone()))?, origin))
             }
-            _ => return None,
-        };
-        Some(self.takes_out(knob, &at, &to))
+            _ => None,
+        }
     }
 
     /// Whether a change of a knob may leave its service nothing in this datacenter that it
     /// had. A lone small weight is still all of the traffic.
-    pub(super) fn takes_out(&self, knob: KnobId, at: &Value, to: &Value) -> bool {
-        let Some(carrier) = self.plan.carrier(self.plan.knob(knob)) else { return false };
-        carrier.takes_out(at, to)
+    pub(super) fn takes_out(&self, knob: KnobId, at: &Value, to: &Value) -> TakesOut {
+        let carrier = self.plan.carrier(self.plan.knob(knob));
+        carrier.map_or(TakesOut::No, |carrier| carrier.takes_out(at, to))
     }
 
     /// The limit that keeps traffic from leaving this run's datacenter.

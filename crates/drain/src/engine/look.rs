@@ -96,7 +96,15 @@ impl Run {
         asked: Time,
         found: Result<Value, String>,
     ) {
+        let carrier = self.plan.carrier(self.plan.knob(knob));
         let found = match found {
+            Ok(found) if carrier.is_some_and(|own| own.is_nothing(&found)) => {
+                return self.miss(
+                    now,
+                    knob,
+                    format!("{found} is no value of what carries traffic"),
+                );
+            }
             Ok(found) if self.index.switches.contains(&knob) => found.into_name(),
             Ok(found) if found.is_real() => found,
             Ok(found) => return self.miss(now, knob, format!("{found} is no position")),
@@ -233,9 +241,13 @@ impl Run {
             }
             return;
         }
+        if self.has_only_read(task, knob) {
+            self.record(now, Fact::Found { task, knob, value: found });
+            return self.wake(task);
+        }
         // To put back what was moved out would bring traffic in that nobody has asked health
         // for. What was moved in is put back: a load balancer that is reloaded does that.
-        let stays_out = self.is_further_out(task, knob, &found, &expected);
+        let stays_out = self.stays_out(knob, &found);
         if (stays_out || expected.is_met_by(&found))
             && self.shift_of(task, knob).is_some()
             && !self.is_contested(knob)
@@ -309,7 +321,8 @@ impl Run {
         found: &Value,
         expected: &Value,
     ) -> Option<LimitReached> {
-        let may_wait = self.takes_out(knob, found, expected) && self.is_interruptible(task);
+        let takes_out = self.counts_as_out(self.takes_out(knob, found, expected));
+        let may_wait = takes_out && self.is_interruptible(task);
         if may_wait { self.limit_to_taking_back_out() } else { None }
     }
 
@@ -360,10 +373,44 @@ impl Run {
         shift.is_some_and(|shift| !left.value.is_met_by(&shift.place()))
     }
 
-    /// Whether a knob that was found at a value is left there, since no step brings it back.
+    /// Whether a knob that was found at a value is left there, since no step brings it back,
+    /// or since its task never set it.
     pub fn stays_out(&self, knob: KnobId, found: &Value) -> bool {
         let left = self.state.knobs[knob.index()].as_ref();
-        left.is_some_and(|left| self.is_further_out(left.task, knob, found, &left.value))
+        left.is_some_and(|left| {
+            left.is_found || self.is_further_out(left.task, knob, found, &left.value)
+        })
+    }
+
+    /// Whether a task that moves a knob in steps found it at the end of its way, and has not
+    /// set it: if it is elsewhere, its way begins there.
+    fn has_only_read(&self, task: TaskId, knob: KnobId) -> bool {
+        let left = self.state.knobs[knob.index()].as_ref();
+        let is_found = left.is_some_and(|left| left.is_found_by(task));
+        self.shift_of(task, knob).is_some_and(|shift| is_found || shift.is_only_read())
+    }
+
+    /// Whether a shift may end. One that found its knob where it is to bring it looks again,
+    /// a moment later: one wrong read must not end it.
+    pub(super) fn is_confirmed(&mut self, now: Time, task: TaskId, shift: &Shifted) -> bool {
+        if !shift.is_only_read() {
+            return true;
+        }
+        // A clock that was set back cannot tell which was first.
+        if shift.at_since > now {
+            return self.is_in_place(now, task, shift.knob);
+        }
+        let seen = self.in_place.get(&shift.knob).map(|(at, _)| *at);
+        if seen.is_some_and(|at| at > shift.at_since && at <= now && now - at <= IN_PLACE_FOR) {
+            return true;
+        }
+        let again = shift.at_since + LOOK_AGAIN;
+        if now < again {
+            self.wake_at(task, again);
+        } else {
+            self.look_first(now, task, shift.knob);
+        }
+        false
     }
 
     /// How far a task has moved a knob, if it is moving it in steps.
@@ -444,6 +491,10 @@ impl Run {
 
     /// Why nobody puts a knob back.
     fn why_astray(&self, knob: KnobId, left: &Left, found: &Value) -> String {
+        if left.is_found {
+            let name = &self.plan.task(left.task).name;
+            return format!("{name} found it there and never set it: it is not its own");
+        }
         let taking_out = || self.limit_to_taking_out(left.task, knob, found, &left.value);
         if let Some(reached) = self.limit_reached(left.task).or_else(taking_out) {
             return format!("limit: {reached}");
@@ -481,7 +532,7 @@ impl Run {
             return true;
         }
         let left = self.state.knobs[knob.index()].as_ref();
-        if left.is_none_or(|left| left.task != task) {
+        if left.is_none_or(|left| left.task != task) || self.has_only_read(task, knob) {
             return false;
         }
         if !self.state.is_written(knob) && self.state.task(task).in_flight.is_none() {

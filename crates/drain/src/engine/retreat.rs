@@ -220,7 +220,11 @@ impl Run {
             return self.wake_at(task, until);
         }
         let is_back = shift.is_there() || shift.from == shift.to;
-        if !is_back && !self.is_in_place(now, task, shift.knob) {
+        let is_known = match is_back {
+            true => self.is_confirmed(now, task, &shift),
+            false => self.is_in_place(now, task, shift.knob),
+        };
+        if !is_known {
             return;
         }
         self.release(now, task);

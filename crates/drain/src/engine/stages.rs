@@ -426,7 +426,10 @@ impl Run {
             }
         }
         if shift.is_there() || shift.from == shift.to {
-            return self.leave(now, task, Outcome::Done);
+            if self.is_confirmed(now, task, &shift) {
+                self.leave(now, task, Outcome::Done);
+            }
+            return;
         }
         let nearness = circumstances.nearness;
         if !self.is_in_place(now, task, shift.knob) {
@@ -456,7 +459,10 @@ impl Run {
             return;
         }
         if shift.is_there() || shift.from == shift.to {
-            return self.leave(now, task, Outcome::Done);
+            if self.is_confirmed(now, task, &shift) {
+                self.leave(now, task, Outcome::Done);
+            }
+            return;
         }
         if !self.is_in_place(now, task, shift.knob) {
             return;

@@ -91,6 +91,8 @@ pub struct Left {
     pub drifts: u32,
     pub drifted: Time,
     pub drifted_to: Option<Value>,
+    /// Its task found it at its goal, and has not set it: that may have been read badly.
+    pub is_found: bool,
 }
 
 /// Where a knob was at the end that was left elsewhere, and why nothing put it back.
@@ -103,7 +105,12 @@ pub struct Astray {
 
 impl Left {
     fn new(value: Value, task: TaskId, since: Time) -> Self {
-        Left { value, task, since, drifts: 0, drifted: Time(0), drifted_to: None }
+        Left { value, task, since, drifts: 0, drifted: Time(0), drifted_to: None, is_found: false }
+    }
+
+    /// Whether a task found it at its goal, and has not set it.
+    pub fn is_found_by(&self, task: TaskId) -> bool {
+        self.is_found && self.task == task
     }
 
     /// Something else moved it. What could not be put back has not stayed anywhere since.
@@ -573,6 +580,13 @@ impl State {
         let is_guarded = own.is_guarded(stage);
         let is_of_fence = phase == Phase::Running && own.fenced_primary(stage).is_some();
         let task_state = self.task(task);
+        let is_doubted = task_state.doubts(knob);
+        let is_there = goal.as_ref().is_some_and(|goal| goal.is_met_by(value));
+        // What it found at its goal, and never set, was read badly or moved since.
+        let is_found_anew = goal.is_some()
+            && !is_there
+            && phase == Phase::Running
+            && self.knobs[knob.index()].as_ref().is_some_and(|left| left.is_found_by(task));
         let is_set_next = self.sets_openly(plan, task, knob)
             && task_state.begun.is_none()
             && !task_state.doubts(knob);
@@ -615,8 +629,10 @@ impl State {
         }
         let state = self.task_mut(task)?;
         let origin = plan.task(task).origin_of(knob, value);
+        let was_goal = |own: &Value| goal.as_ref().is_some_and(|goal| goal.is_met_by(own));
+        let is_wrong = is_found_anew && state.origin(knob).is_some_and(was_goal);
         // Of numbers the first counts: those after it are what somebody moved it to.
-        let is_set_next = is_set_next && value.number().is_none();
+        let is_set_next = (is_set_next && value.number().is_none()) || is_wrong;
         let is_another_primary = is_of_fence && undone == Some(knob) && {
             let known = [own.fenced_primary(stage), own.undone_goal()];
             !known.into_iter().flatten().any(|known| known.is_met_by(value))
@@ -646,7 +662,6 @@ impl State {
                 (state.is_undoing, state.needs_undo) = (false, false);
             }
         }
-        let is_there = goal.as_ref().is_some_and(|goal| goal.is_met_by(value));
         if is_there {
             // Whoever brought it there, it is what was wanted.
             state.doubted.retain(|(own, _)| *own != knob);
@@ -654,14 +669,17 @@ impl State {
         // From here on it counts as left where it was found, or it would be put
         // back behind the task's back.
         match self.knobs.get_mut(knob.index()).ok_or("no such knob")? {
+            left if is_found_anew => *left = None,
             Some(left) => (left.value, left.since) = (value.clone(), at),
             // Who goes back does so from there, and a text is no place to make steps from.
             left if is_there || (phase == Phase::Reverting && value.number().is_none()) => {
-                *left = Some(Left::new(value.clone(), task, at));
+                let is_found = phase == Phase::Running && !is_doubted;
+                *left = Some(Left { is_found, ..Left::new(value.clone(), task, at) });
             }
             None => {}
         }
         let state = self.task_mut(task)?;
+        state.shift.take_if(|_| is_found_anew);
         // What was promoted is not put back in steps.
         let goal = goal.filter(|_| !decides_fence);
         let ends = goal.and_then(|goal| Some((value.number()?, goal.number()?)));

@@ -226,6 +226,11 @@ impl Shifted {
         self.at.min(self.brought) >= 1.0 - 1e-9
     }
 
+    /// Whether nothing was to be written: the knob was found where it is to go.
+    pub(super) fn is_only_read(&self) -> bool {
+        self.steps == 0 && self.from == self.to
+    }
+
     /// Where the knob is.
     pub fn place(&self) -> Value {
         Value::Number(self.value_at(self.at))

@@ -112,7 +112,7 @@ fn alone(name: &str, work: Work) -> runbook::ExpandedStage {
 struct Written {
     knob: String,
     goal: Value,
-    /// By a template that has a procedure to undo it.
+    /// It is promoted, or a fence around that: a procedure alone sets it.
     is_promoted: bool,
 }
 
@@ -153,7 +153,7 @@ impl<'a, 'p> Compiler<'a, 'p> {
         if self.given.direction == Direction::Restore {
             self.fenced = self.fenced();
         }
-        let drafts = self.drafts();
+        let drafts = self.drafts(self.given.direction);
         let order = order(&drafts);
         let mut ids = vec![TaskId(0); drafts.len()];
         for (number, draft) in order.iter().enumerate() {
@@ -167,6 +167,7 @@ impl<'a, 'p> Compiler<'a, 'p> {
             self.fail(self.evacuation.datacenter.at, "no plan can be made", "check the runbooks");
         }
         let health = self.uses(&self.evacuation.health, None, &format!("{}.health", self.dc()));
+        let ranks = self.drain_ranks();
         let mut plan = Plan {
             datacenter: self.given.datacenter.to_owned(),
             direction: self.given.direction,
@@ -177,7 +178,7 @@ impl<'a, 'p> Compiler<'a, 'p> {
                 .collect(),
             datacenters: self.datacenters(),
             limits: self.evacuation.limits,
-            traffic: self.services().map(|service| self.traffic(service)).collect(),
+            traffic: self.services().map(|service| self.traffic(service, &ranks)).collect(),
             fleet: Fleet::default(),
             keep_drained: self.evacuation.keep_drained,
             puts_back: None,
@@ -197,17 +198,17 @@ impl<'a, 'p> Compiler<'a, 'p> {
 
     /// The traffic of a service in every datacenter: what its drain would write
     /// there, whichever datacenter this plan is about.
-    fn traffic(&self, service: &Service) -> ServiceTraffic {
+    fn traffic(&self, service: &Service, ranks: &HashMap<String, usize>) -> ServiceTraffic {
         let name = &service.name.value;
         // Which of the knobs are of a datacenter shows where none is named.
-        let of_any = self.drained_knobs(service, "$dc");
+        let of_any = self.drained_knobs(service, ranks, "$dc");
         let of_one = |at: &usize| of_any.get(*at).is_some_and(|own| own.knob.contains("$dc"));
         // A switch that keeps traffic away counts as a weight does; a fence is none.
         let is_traffic = |at: &usize| of_one(at) && !of_any[*at].is_promoted;
         let chosen: Vec<usize> = (0..of_any.len()).filter(is_traffic).collect();
         let datacenters = self.evacuation.datacenters.iter().map(|datacenter| {
             let dc = &datacenter.name.value;
-            let written = self.drained_knobs(service, dc);
+            let written = self.drained_knobs(service, ranks, dc);
             let mut knobs: Vec<TrafficKnob> = Vec::new();
             for own in chosen.iter().filter_map(|at| written.get(*at)) {
                 let Some((driver, name)) = runbook::knob(&own.knob) else { continue };
@@ -231,16 +232,38 @@ impl<'a, 'p> Compiler<'a, 'p> {
         ServiceTraffic { service: name.clone(), datacenters: datacenters.collect() }
     }
 
-    /// The knobs that the drain of a service writes and a restore must put back.
-    fn drained_knobs(&self, service: &Service, dc: &str) -> Vec<Written> {
+    /// When each task of a drain runs, by its name: files may list them in another order.
+    fn drain_ranks(&self) -> HashMap<String, usize> {
+        let drafts = self.drafts(Direction::Drain);
+        let order = order(&drafts).into_iter().enumerate();
+        order.map(|(rank, at)| (drafts[at].name.clone(), rank)).collect()
+    }
+
+    /// The knobs that the drain of a service writes and a restore must put back, in the order
+    /// in which its tasks run.
+    fn drained_knobs(
+        &self,
+        service: &Service,
+        ranks: &HashMap<String, usize>,
+        dc: &str,
+    ) -> Vec<Written> {
+        let rank = |task: &&runbook::Task| {
+            ranks.get(&format!("{}.{}", service.name.value, task.name.value)).copied()
+        };
+        let mut tasks: Vec<&runbook::Task> = service.drain.iter().collect();
+        tasks.sort_by_key(rank);
         let mut written = Vec::new();
-        for task in &service.drain {
+        for task in tasks {
             let template =
                 task.template.as_ref().and_then(|own| self.runbooks.template(&own.value));
             let stages = template
                 .and_then(|template| runbook::expand(template, task, &service.name.value, dc));
-            let is_promoted = template.is_some_and(|template| template.undo.is_some());
-            for stage in stages.unwrap_or_default() {
+            let stages = stages.unwrap_or_default();
+            // Of all templates `Promote` alone has what must not be interrupted. That one says
+            // how it is undone does not tell what it sets from traffic.
+            let promotes = stages.iter().any(|stage| !stage.is_interruptible);
+            for stage in stages {
+                let is_promoted = promotes && matches!(stage.work, Work::Set { .. });
                 let (Work::Shift { knob, to: Aim::Value(goal), returns: false }
                 | Work::Set { knob, to: Aim::Value(goal), returns: false, .. }) = stage.work
                 else {
@@ -282,8 +305,7 @@ impl<'a, 'p> Compiler<'a, 'p> {
     }
 
     /// All tasks with what they wait for, in the order of the files.
-    fn drafts(&self) -> Vec<Draft<'a>> {
-        let direction = self.given.direction;
+    fn drafts(&self, direction: Direction) -> Vec<Draft<'a>> {
         let mut drafts = Vec::new();
         for service in self.services() {
             for task in service.tasks(direction) {

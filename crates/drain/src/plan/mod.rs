@@ -21,7 +21,7 @@ use crate::value::Value;
 pub(crate) use compile::{Given, compile};
 pub use foresight::{Basis, Capacity, Foresight, Move, Predicted};
 pub use load::{LOAD_MAX, Unserved};
-pub use traffic::{Position, ServiceTraffic, TrafficAt, TrafficKnob};
+pub use traffic::{Position, ServiceTraffic, TakesOut, TrafficAt, TrafficKnob};
 
 /// Everything that one run does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

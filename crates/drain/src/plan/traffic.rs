@@ -56,16 +56,40 @@ pub struct Position {
     pub is_out: bool,
 }
 
+/// Whether a change of a knob takes out what serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TakesOut {
+    No,
+    /// Nobody knows: it has words that are not known, or brings in one server for another,
+    /// and either may be down.
+    Maybe,
+    Yes,
+}
+
+/// What a change does to one server of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Stays,
+    ComesIn,
+    GoesOut,
+    /// What a word means is not known.
+    Unknown,
+}
+
 /// The states in a text, each with the server that it is of: `a=ready,b=maint`, or one state
-/// for all, whose server is empty.
-fn states(text: &str) -> impl Iterator<Item = (&str, &str)> {
-    text.split(',').map(|part| part.rsplit_once('=').unwrap_or(("", part)))
+/// for all, whose server is empty. A list of names is one state.
+fn states(text: &str) -> Vec<(&str, &str)> {
+    if !text.contains('=') {
+        return vec![("", text)];
+    }
+    text.split(',').map(|part| part.rsplit_once('=').unwrap_or(("", part))).collect()
 }
 
 /// The state of a server; empty if the text does not have it.
 fn state_of<'t>(text: &'t str, server: &str) -> &'t str {
-    let mut own = states(text).filter(|(own, _)| own.is_empty() || *own == server);
-    own.next().map_or("", |(_, state)| state)
+    let states = states(text);
+    let own = states.iter().find(|(own, _)| own.is_empty() || *own == server);
+    own.map_or("", |(_, state)| *state)
 }
 
 impl TrafficKnob {
@@ -87,10 +111,18 @@ impl TrafficKnob {
                 // An original that is the goal says nothing of what lets traffic in.
                 let original = original.filter(|original| *original != &self.goal);
                 let is_original = original.is_none_or(|original| original == value);
-                text == goal || (!text.is_empty() && is_original)
+                text == goal || (!self.is_nothing(value) && is_original)
             }
             _ => false,
         }
+    }
+
+    /// Whether a driver has read nothing: a command that printed nothing, or the word for it.
+    /// What the drain sets is something.
+    pub fn is_nothing(&self, value: &Value) -> bool {
+        let Value::Text(text) = value else { return false };
+        let is_blank = text.trim().is_empty() || text.trim().eq_ignore_ascii_case("null");
+        is_blank && !self.goal.is_met_by(value)
     }
 
     /// Whether a value lets nothing in.
@@ -99,26 +131,55 @@ impl TrafficKnob {
         self.is_legible(value, original) && self.multiplier_from(value, original) == 0.0
     }
 
-    /// Whether a change of a value may take out what serves: all that a number lets in, or
-    /// any server of a group. The others of the group may be down.
-    pub fn takes_out(&self, at: &Value, to: &Value) -> bool {
+    /// Whether a change of a value takes out what serves: all that a number lets in, or any
+    /// server of a group, of which the others may be down. What is at the goal of the drain
+    /// lets nothing in, whatever its words mean.
+    pub fn takes_out(&self, at: &Value, to: &Value) -> TakesOut {
+        if self.goal.is_met_by(at) {
+            return TakesOut::No;
+        }
         match (at, to) {
-            (Value::Text(at), Value::Text(to)) => {
-                let named = states(at).chain(states(to)).map(|(server, _)| server);
-                let named: Vec<&str> = named.filter(|server| !server.is_empty()).collect();
-                let servers = if named.is_empty() { vec![""] } else { named };
-                servers.into_iter().any(|server| {
-                    let (at, to) = (state_of(at, server), state_of(to, server));
-                    // What another word means is not known.
-                    to != at && to != OPEN && !self.is_shut(at)
-                })
-            }
-            _ => self.multiplier(to) == 0.0 && self.multiplier(at) > 0.0,
+            (Value::Text(at), Value::Text(to)) => self.takes_out_any(at, to),
+            _ if self.multiplier(to) > 0.0 || self.multiplier(at) == 0.0 => TakesOut::No,
+            (Value::Number(_), Value::Number(_)) => TakesOut::Yes,
+            _ => TakesOut::Maybe,
         }
     }
 
-    fn is_shut(&self, state: &str) -> bool {
-        SHUT.contains(&state) || self.goal == Value::Text(state.into())
+    /// The same of texts, by what becomes of each server that they name.
+    fn takes_out_any(&self, at: &str, to: &str) -> TakesOut {
+        let named = [states(at), states(to)].concat().into_iter().map(|(server, _)| server);
+        let named: Vec<&str> = named.filter(|server| !server.is_empty()).collect();
+        let servers = if named.is_empty() { vec![""] } else { named };
+        let steps = servers.into_iter().map(|server| self.step_of(server, at, to));
+        let steps: Vec<Step> = steps.collect();
+        match (steps.contains(&Step::GoesOut), steps.contains(&Step::ComesIn)) {
+            _ if steps.contains(&Step::Unknown) => TakesOut::Maybe,
+            (true, true) => TakesOut::Maybe,
+            (true, false) => TakesOut::Yes,
+            (false, _) => TakesOut::No,
+        }
+    }
+
+    fn step_of(&self, server: &str, at: &str, to: &str) -> Step {
+        let (at, to) = (state_of(at, server), state_of(to, server));
+        match (self.is_shut(server, at), self.is_shut(server, to)) {
+            _ if at == to => Step::Stays,
+            (true, true) => Step::Stays,
+            (true, false) => Step::ComesIn,
+            (false, true) if at == OPEN => Step::GoesOut,
+            // Of another driver `ready` may be that of a standby.
+            (false, _) => Step::Unknown,
+        }
+    }
+
+    /// Whether a state is known to let nothing in: one of those, or what the drain sets.
+    fn is_shut(&self, server: &str, state: &str) -> bool {
+        let goal = match &self.goal {
+            Value::Text(goal) => state_of(goal, server),
+            Value::Number(_) => "",
+        };
+        SHUT.contains(&state) || (!state.is_empty() && state == goal)
     }
 
     /// Whether a value lets less in than another one: it is nearer to the goal of the
@@ -144,6 +205,8 @@ impl TrafficKnob {
                 if share > NOTHING { share.min(1.0) } else { 0.0 }
             }
             _ if self.goal.is_met_by(value) => 0.0,
+            // Nothing lets in less than nothing does: some drivers say -1 where they have none.
+            (Value::Number(value), Value::Number(goal), _) if *goal == 0.0 && *value < 0.0 => 0.0,
             _ => 1.0,
         }
     }
@@ -242,29 +305,50 @@ mod tests {
 
     #[test]
     fn a_change_of_states_takes_out_any_server() {
+        use TakesOut::{Maybe, No, Yes};
         let text = |text: &str| Value::Text(text.into());
-        let own = knob(text("maint"), Some(text("ready")));
-        for (at, to, takes_out) in [
-            ("ready", "maint", true),
-            ("ready", "drain", true),
-            ("ready", "a=ready,b=maint", true),
-            ("a=maint,b=ready", "a=ready,b=maint", true),
-            ("a=ready,b=maint", "ready", false),
-            ("a=ready,b=maint", "maint", true),
-            ("a=drain,b=maint", "maint", false),
-            ("maint", "ready", false),
-            ("maint", "drain", false),
-            ("ready", "ready", false),
-            ("on", "standby", true),
-            ("maint", "standby", false),
+        for (goal, at, to, takes_out) in [
+            ("maint", "ready", "maint", Yes),
+            ("maint", "ready", "drain", Yes),
+            ("maint", "ready", "a=ready,b=maint", Yes),
+            ("maint", "a=ready,b=ready", "a=ready,b=maint", Yes),
+            ("maint", "a=maint,b=ready", "a=ready,b=maint", Maybe),
+            ("maint", "a=ready,b=maint", "ready", No),
+            ("maint", "a=ready,b=maint", "maint", Yes),
+            ("maint", "a=drain,b=maint", "maint", No),
+            ("maint", "a=drain,b=maint", "a=ready,b=maint", No),
+            ("maint", "maint", "ready", No),
+            ("maint", "maint", "drain", No),
+            ("maint", "ready", "ready", No),
+            ("maint", "maint", "standby", No),
+            // What words of others mean is not known, whichever way they lead.
+            ("maint", "on", "standby", Maybe),
+            ("maint", "on", "ready", Maybe),
+            ("maint", "ready", "standby", Maybe),
+            ("off", "offline", "on", Maybe),
+            ("off", "on", "off", Maybe),
+            ("maint", "a=ready", "a=ready,b=maint", Maybe),
+            ("maint", "a=ready,b=on", "a=maint,b=standby", Maybe),
+            // What is at the goal lets nothing in, and neither does a server that is.
+            ("off", "off", "on", No),
+            ("mode=off", "mode=off", "mode=on", No),
+            ("mode=off", "mode=ready", "mode=off", Yes),
+            ("a=0,b=0", "a=0,b=0", "a=1,b=2", No),
+            ("a=0,b=off", "a=0,b=ready", "a=1,b=ready", No),
+            // A list is one word.
+            ("ams", "ams", "fra,ams", No),
+            ("ams", "ams,lhr", "ams,fra", Maybe),
         ] {
-            assert_eq!(own.takes_out(&text(at), &text(to)), takes_out, "{at} to {to}");
+            let own = knob(text(goal), None);
+            assert_eq!(own.takes_out(&text(at), &text(to)), takes_out, "{goal}: {at} to {to}");
         }
-        let weight = knob(Value::Number(0.0), Some(Value::Number(1.0)));
-        assert!(weight.takes_out(&Value::Number(1.0), &Value::Number(0.0)));
+        let number = Value::Number;
+        let weight = knob(number(0.0), Some(number(1.0)));
+        assert_eq!(weight.takes_out(&number(1.0), &number(0.0)), Yes);
         // Weights are relative: a small one may be all of the traffic.
-        assert!(!weight.takes_out(&Value::Number(1.0), &Value::Number(0.1)));
-        assert!(!weight.takes_out(&Value::Number(0.0), &Value::Number(0.0)));
+        assert_eq!(weight.takes_out(&number(1.0), &number(0.1)), No);
+        assert_eq!(weight.takes_out(&number(0.0), &number(0.0)), No);
+        assert_eq!(weight.takes_out(&text("on"), &number(0.0)), Maybe);
     }
 
     #[test]
@@ -272,6 +356,22 @@ mod tests {
         let own = knob(Value::Number(0.0), None);
         assert_eq!(own.multiplier(&Value::Number(0.1)), 1.0);
         assert_eq!(own.multiplier(&Value::Number(0.0)), 0.0);
+    }
+
+    #[test]
+    fn a_number_past_a_goal_of_nothing_lets_nothing_in() {
+        let number = Value::Number;
+        // A driver that says -1 for what it does not have.
+        for original in [None, Some(number(0.0)), Some(number(1.0))] {
+            let own = knob(number(0.0), original);
+            assert_eq!(own.multiplier(&number(-1.0)), 0.0, "{own:?}");
+            assert!(own.is_closed_at(&number(-1.0), None));
+        }
+        // Where less than nothing was before the drain, it is what lets traffic in.
+        let odd = knob(number(0.0), Some(number(-1.0)));
+        assert_eq!(odd.multiplier(&number(-1.0)), 1.0);
+        let up = knob(number(1.0), None);
+        assert_eq!(up.multiplier(&number(-1.0)), 1.0);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use drain::engine::{Effect, Fact};
-use drain::{Direction, Goal, Plan, StageKind, Value};
+use drain::{Direction, Goal, KnobId, Plan, StageKind, Task, Value};
 use store::RunId;
 
 use super::survey::Survey;
@@ -100,6 +100,15 @@ impl Originals {
     }
 }
 
+/// Whether a task moves a knob to a value in steps.
+fn shifts_to(task: Option<&Task>, knob: KnobId, value: &Value) -> bool {
+    let mut stages = task.into_iter().flat_map(Task::forward);
+    stages.any(|stage| match &stage.kind {
+        StageKind::Shift { knob: own, to } => *own == knob && to.value().is_met_by(value),
+        _ => false,
+    })
+}
+
 impl Recorded {
     fn of(plan: &Plan, facts: impl Iterator<Item = Fact>) -> Recorded {
         let fences = plan.tasks.iter().flat_map(|task| &task.fences);
@@ -115,8 +124,13 @@ impl Recorded {
                     let origin = task.and_then(|task| task.origin_of(knob, &value));
                     let name = plan.knob(knob).to_string();
                     let is_new = !recorded.set.contains_key(&name);
+                    // What was found at its goal, and is elsewhere before anything was set, was
+                    // read badly.
+                    let is_wrong = |before: &Value| is_new && shifts_to(task, knob, before);
                     match (read.get(&knob), origin) {
-                        (Some(before), Some(now)) if ledger::moved_by_hand(before, &now) => {
+                        (Some(before), Some(now))
+                            if ledger::moved_by_hand(before, &now) && !is_wrong(before) =>
+                        {
                             if is_new {
                                 recorded.found.insert(name.clone(), before.clone());
                                 recorded.set.insert(name, value);

@@ -9,7 +9,7 @@ use drain::engine::{
 use drain::report::describe;
 use drain::{
     Away, Budget, ConditionId, Direction, Eta, Fence, IdleTask, Knob, KnobId, LeftBehind, Millis,
-    Plan, StageKind, TaskId, Time, Value, Verdict, forecast, number,
+    Plan, StageKind, TakesOut, TaskId, Time, Value, Verdict, forecast, number,
 };
 use serde::{Deserialize, Serialize};
 use store::RunId;
@@ -227,7 +227,8 @@ pub struct DriftStatus {
     /// It is put back when its task is not paused any more.
     #[serde(default)]
     pub waits_for_resume: bool,
-    /// Something else moved it out of the datacenter: no step brings it back.
+    /// Something else moved it out of the datacenter, or its task found it at its goal and
+    /// never set it: no step brings it back.
     #[serde(default)]
     pub stays_out: bool,
     /// The same while its task moves it in steps: the next one begins there.
@@ -577,7 +578,7 @@ fn drifts(run: &Run, now: Time) -> Vec<DriftStatus> {
         let Some(left) = run.state().knobs[knob.index()].as_ref() else { continue };
         let name = run.plan().knob(knob).to_string();
         drifts.retain(|own| own.knob != name);
-        // What is further out stays, whatever becomes of the pause.
+        // What is further out, or was never set, stays, whatever becomes of the pause.
         let stays_out = run.stays_out(knob, found);
         drifts.push(DriftStatus {
             knob: name,
@@ -785,6 +786,21 @@ fn unsampled_since(run: &Run, id: TaskId, now: Time) -> Option<Time> {
     (now - since >= PATIENCE + range).then_some(since)
 }
 
+/// What leads on where a limit keeps a task from bringing traffic back, since that takes out
+/// what serves, or may.
+fn way_out_of_limit(run: &Run, id: TaskId) -> String {
+    let name = &run.plan().task(id).name;
+    let mut ways = Vec::new();
+    if run.may_skip(id) {
+        ways.push(format!("`skip {name}`, which leaves in what serves now"));
+    }
+    if run.takes_back_out(id) == TakesOut::Maybe {
+        ways.push("`mode disaster` if what is in now does not serve".to_owned());
+    }
+    ways.push("let another datacenter serve first".to_owned());
+    ways.join(", or ")
+}
+
 /// What a task needs a person for, if it does.
 fn need(run: &Run, id: TaskId, task: &TaskStatus, status: &Status) -> Option<NeedsPerson> {
     let (state, name) = (run.state().task(id), &task.name);
@@ -835,13 +851,8 @@ fn need(run: &Run, id: TaskId, task: &TaskStatus, status: &Status) -> Option<Nee
             let todo = "let that task end, or `abort` its run, named with `--run`".into();
             (NeedKind::InUse, knob(own), *since, todo)
         }
-        (_, Some((since, Hold::Limit { .. }))) if run.takes_back_out(id) => {
-            let other = "let another datacenter serve first";
-            let todo = match run.may_skip(id) {
-                true => format!("`skip {name}`, which leaves in what serves now, or {other}"),
-                false => other.to_owned(),
-            };
-            (NeedKind::Limit, None, *since, todo)
+        (_, Some((since, Hold::Limit { .. }))) if run.takes_back_out(id) != TakesOut::No => {
+            (NeedKind::Limit, None, *since, way_out_of_limit(run, id))
         }
         (_, Some((since, Hold::Limit { .. }))) => {
             let todo = "restore the other datacenter, or `waive` by two people".into();

@@ -222,6 +222,42 @@ fn a_position_that_is_no_number_counts_as_unreadable() {
     world.until("it goes on", |world| world.outcome() == Some(RunOutcome::Completed));
 }
 
+/// A driver that prints nothing has read nothing: that is no value to go back to.
+#[test]
+fn nothing_is_no_value_of_a_knob_that_carries_traffic() {
+    let text = |text: &str| Value::Text(text.into());
+    for odd in ["", " \n", "null", "NULL"] {
+        for (carries, goal) in [(true, "off"), (false, "off"), (true, odd)] {
+            let mut sketch = Sketch::new();
+            sketch.shift("web", &[]);
+            let to = Goal::Value(text(goal));
+            sketch.last().stages[0].kind = StageKind::Set { knob: KnobId(0), to, of: None };
+            if carries {
+                sketch.plan.traffic[0].datacenters[0].knobs = vec![TrafficKnob {
+                    knob: sketch.plan.knobs[0].clone(),
+                    goal: text(goal),
+                    original: None,
+                }];
+            }
+            let mut world = World::open(sketch);
+            world.knobs[0] = text(odd);
+            world.passes(Millis::from_secs(5));
+            let state = world.run.state().task(TaskId(0));
+            // A file may be empty, and so may be what the drain sets.
+            let is_value = !carries || goal == odd;
+            assert_eq!(state.origin(KnobId(0)).is_some(), is_value, "{odd:?}");
+            if !is_value {
+                assert!(matches!(state.hold, Some((_, Hold::Unreadable { .. }))), "{odd:?}");
+                world.knobs[0] = text("on");
+                world.until("it is over", |world| world.outcome().is_some());
+                let state = world.run.state().task(TaskId(0));
+                assert_eq!(state.origin(KnobId(0)), Some(&text("on")));
+            }
+            world.check_replay();
+        }
+    }
+}
+
 /// A knob that stood at a number and was set to a text is written back at once:
 /// between them there are no steps. Also if nobody heard that it was set.
 #[test]

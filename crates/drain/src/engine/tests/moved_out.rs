@@ -219,6 +219,104 @@ fn one_wrong_read_of_a_restore_moves_nothing() {
     world.check_replay();
 }
 
+/// A drain or a restore that finds its knob at its goal at once looks again before it believes
+/// that: else a later look would bring it there at one go, with the wrong original.
+#[test]
+fn one_wrong_read_of_the_goal_ends_no_shift() {
+    for (direction, health) in [
+        (Direction::Drain, GOOD),
+        (Direction::Restore, GOOD),
+        // Bad health, as it is where a restore is needed most.
+        (Direction::Restore, BAD),
+    ] {
+        let mut world = match direction {
+            Direction::Drain => watched(OnBreach::Hold).0,
+            Direction::Restore => restore(1.0),
+        };
+        let (goal, place) = if direction == Direction::Drain { (0.0, 1.0) } else { (1.0, 0.0) };
+        world.knobs[0] = Value::Number(goal);
+        world.values[0] = health;
+        world.until("it is read", |world| {
+            world.run.state().task(TaskId(0)).origin(KnobId(0)).is_some()
+        });
+        world.knobs[0] = Value::Number(place);
+        world.until("it begins", |world| !world.writes(KnobId(0)).is_empty());
+        let state = world.run.state().task(TaskId(0));
+        assert_eq!(state.origin(KnobId(0)), Some(&Value::Number(place)), "{direction:?}");
+        let first = world.writes(KnobId(0))[0];
+        assert!((first - place).abs() <= PACE.first + 1e-9, "{first} {direction:?}");
+        world.values[0] = GOOD;
+        world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+        assert_eq!(world.knobs[0], Value::Number(goal));
+        world.check_replay();
+    }
+}
+
+/// Also where it is held right after that, and where a crash comes between.
+#[test]
+fn a_shift_that_was_held_at_its_goal_begins_where_the_knob_is() {
+    for crashes in [false, true] {
+        let (mut world, ..) = watched(OnBreach::Hold);
+        world.values[0] = BAD;
+        world.knobs[0] = Value::Number(0.0);
+        world.passes(Millis::from_secs(3));
+        world.knobs[0] = Value::Number(1.0);
+        if crashes {
+            world.run = Run::resume(world.run.plan().clone(), &world.log).unwrap();
+        }
+        world.passes(Millis::from_secs(3));
+        world.sweep();
+        world.passes(Millis::from_secs(3));
+        assert!(world.writes(KnobId(0)).is_empty(), "health is bad");
+        world.values[0] = GOOD;
+        world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+        assert_eq!(world.writes(KnobId(0))[0], 0.9);
+        world.check_replay();
+    }
+}
+
+/// And on the way back.
+#[test]
+fn one_wrong_read_of_the_original_ends_no_way_back() {
+    let (mut world, ..) = watched(OnBreach::Hold);
+    world.until("it is half-way", |world| world.knobs[0].number() <= Some(0.5));
+    let at = world.knobs[0].clone();
+    let records = world.log.len();
+    world.say(Command::Pause { task: None });
+    world.passes(Millis::from_secs(3));
+    world.knobs[0] = Value::Number(1.0);
+    world.say(Command::Abort { how: Abort::Revert });
+    let is_found = |record: &Record| matches!(record.fact, Fact::Found { .. });
+    world.until("it is read", |world| world.log[records..].iter().any(is_found));
+    let writes = world.writes(KnobId(0)).len();
+    world.knobs[0] = at.clone();
+    world.until("it is over", |world| world.outcome() == Some(RunOutcome::Reverted));
+    assert_eq!(world.knobs[0], Value::Number(1.0));
+    assert!(largest_step_in(&world, writes, at.number().unwrap()) <= PACE.step_max + 1e-9);
+    assert!(world.writes(KnobId(0)).len() > writes + 1, "in steps");
+    world.check_replay();
+}
+
+/// What a task found at its goal and never set is none of its own: it is told when it is
+/// elsewhere, and not brought there at one go.
+#[test]
+fn what_was_found_at_its_goal_and_never_set_is_not_put_back() {
+    let mut sketch = Sketch::new();
+    let web = sketch.shift("web", &[]);
+    sketch.shift("db", &[web]);
+    let mut world = World::open(sketch);
+    world.knobs[0] = Value::Number(0.0);
+    world.until("the second began", |world| world.writes(KnobId(1)).len() == 2);
+    assert_eq!(world.phase(web), Phase::Done);
+    set(&mut world, 1.0);
+    assert_eq!(world.run.away().collect::<Vec<_>>(), [(KnobId(0), &Value::Number(1.0))]);
+    world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+    assert_eq!((world.writes(KnobId(0)).len(), &world.knobs[0]), (0, &Value::Number(1.0)));
+    let report = crate::report::Report::of(world.run.plan(), &world.log).unwrap();
+    assert_eq!(report.astray[0].why, "web found it there and never set it: it is not its own");
+    world.check_replay();
+}
+
 /// Some servers of a group may be there and some not: a step that failed is done again,
 /// whatever is read.
 #[test]
@@ -476,7 +574,7 @@ fn a_restore_does_not_take_out_what_serves_last() {
             assert_eq!(world.knobs[0], found);
             let held = world.run.state().task(TaskId(0)).hold.clone();
             assert!(matches!(held, Some((_, Hold::Limit(_)))), "{held:?}");
-            assert!(world.run.takes_back_out(TaskId(0)));
+            assert_eq!(world.run.takes_back_out(TaskId(0)), TakesOut::Yes);
             // While health is bad neither, although others serve again.
             world.event(Event::Fleet { fleet: fleet([0.0; 3]) });
             world.passes(Millis::from_secs(600));
@@ -585,6 +683,109 @@ fn a_restore_of_a_group_that_is_in_part_is_not_held_by_a_limit() {
     world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
     assert_eq!(world.knobs[0], ready);
     world.check_replay();
+}
+
+/// What a drain has closed takes nothing out when it is restored, whatever its words mean: in
+/// a total outage nothing else would bring it back.
+#[test]
+fn what_is_at_the_goal_of_the_drain_is_restored_although_no_other_serves() {
+    for (original, goal) in
+        [("mode=on", "mode=off"), ("fra,ams", "ams"), ("a=1,b=2", "a=0,b=0"), ("ready", "standby")]
+    {
+        let (original, goal) = (text(original), text(goal));
+        let mut world =
+            back_to_less(Direction::Restore, original.clone(), goal.clone(), goal.clone());
+        world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+        assert_eq!(world.knobs[0], original);
+        world.check_replay();
+    }
+}
+
+/// Changes of which nobody knows whether they take out what serves last: original, found, goal.
+const DOUBTFUL: [(&str, &str, &str); 5] = [
+    // The driver has a word of its own for `off`.
+    ("on", "offline", "off"),
+    ("mode=on", "mode=offline", "mode=off"),
+    ("fra,ams", "ams,lhr", "ams"),
+    // A server that something else brought in, and may be down, goes; another one comes.
+    ("a=ready,b=maint", "a=maint,b=ready", "maint"),
+    // Some drivers call a standby `ready`.
+    ("ready", "active", "off"),
+];
+
+#[test]
+fn a_restore_that_may_take_out_what_serves_last_takes_a_disaster() {
+    for (original, found, goal) in DOUBTFUL {
+        for health in [GOOD, BAD] {
+            let (original, found) = (text(original), text(found));
+            let mut world =
+                back_to_less(Direction::Restore, original.clone(), found.clone(), text(goal));
+            world.values[0] = health;
+            world.passes(Millis::from_secs(60));
+            assert_eq!(world.knobs[0], found, "in a drill");
+            let held = world.run.state().task(TaskId(0)).hold.clone();
+            assert!(matches!(held, Some((_, Hold::Limit(_)))), "{held:?}");
+            assert_eq!(world.run.takes_back_out(TaskId(0)), TakesOut::Maybe);
+            world.say(Command::SetMode { mode: Mode::Disaster });
+            world.until("it is set", |world| world.knobs[0] == original);
+            world.values[0] = GOOD;
+            world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+            world.check_replay();
+        }
+    }
+}
+
+#[test]
+fn a_revert_that_may_take_out_what_serves_last_takes_a_disaster() {
+    for (original, found, goal) in DOUBTFUL {
+        let (original, found) = (text(original), text(found));
+        let mut sketch = Sketch::new();
+        sketch.shift("web", &[]);
+        let to = Goal::Value(text(goal));
+        sketch.last().stages[0].kind = StageKind::Set { knob: KnobId(0), to, of: None };
+        sketch.shift("api", &[]);
+        sketch.plan.traffic[0].datacenters[0].knobs = vec![TrafficKnob {
+            knob: sketch.plan.knobs[0].clone(),
+            goal: text(goal),
+            original: None,
+        }];
+        let mut world = World::open(sketch);
+        world.knobs[0] = original.clone();
+        world.until("web is done", |world| world.phase(TaskId(0)) == Phase::Done);
+        world.say(Command::Pause { task: None });
+        world.passes(Millis::from_secs(2));
+        world.knobs[0] = found.clone();
+        world.event(Event::Fleet { fleet: fleet([0.0, 1.0, 1.0]) });
+        world.say(Command::Abort { how: Abort::Revert });
+        world.passes(Millis::from_secs(60));
+        assert_eq!(world.knobs[0], found, "in a drill");
+        assert_eq!(world.run.takes_back_out(TaskId(0)), TakesOut::Maybe);
+        world.say(Command::SetMode { mode: Mode::Disaster });
+        world.until("it is over", |world| world.outcome() == Some(RunOutcome::Reverted));
+        assert_eq!(world.knobs[0], original);
+        world.check_replay();
+    }
+}
+
+/// What certainly takes out what serves last is held in a disaster, too: whoever waives limits
+/// does it.
+#[test]
+fn a_disaster_does_not_take_out_what_serves_last() {
+    for (original, found, goal) in [
+        ("maint", "ready", "maint"),
+        ("a=ready,b=maint", "ready", "maint"),
+        ("a=ready,b=maint", "a=ready,b=ready", "maint"),
+        ("mode=off", "mode=ready", "mode=off"),
+    ] {
+        let (original, found) = (text(original), text(found));
+        let mut world = back_to_less(Direction::Restore, original, found.clone(), text(goal));
+        world.say(Command::SetMode { mode: Mode::Disaster });
+        world.passes(Millis::from_secs(60));
+        assert_eq!(world.knobs[0], found);
+        let held = world.run.state().task(TaskId(0)).hold.clone();
+        assert!(matches!(held, Some((_, Hold::Limit(_)))), "{held:?}");
+        world.check_replay();
+    }
 }
 
 /// A weight that is higher than before the drain goes down by steps that health allows.

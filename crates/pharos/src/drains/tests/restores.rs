@@ -296,6 +296,42 @@ async fn what_comes_back_while_a_restore_waits_is_told() {
     until(async || site.weight("east") == 0.0).await;
 }
 
+/// Who restores the last datacenter is told what lets through what nobody knows to take out
+/// traffic.
+#[tokio::test]
+async fn a_restore_that_a_limit_holds_for_words_says_that_a_disaster_lets_it_through() {
+    let switch = r#"
+pharos: service/v1
+service: web
+traffic: stateless
+user_facing: true
+load: {east: 10, west: 10}
+drain:
+  off: {template: ConfigChange, with: {knob: "files:web-$dc", content: "off"}}
+restore:
+  on: {template: ConfigChange, with: {knob: "files:web-$dc", content: original}}
+"#;
+    let site = Site::start(2, switch, ANY_SHARE).await;
+    site.set("east", "on");
+    site.set("west", "on");
+    completes(&site, "east", Direction::Drain, Mode::Drill).await;
+    // The driver has a word of its own for it, and the other datacenter dies.
+    site.set("east", "offline");
+    site.set("west", "off");
+    let back = site.begin("east", Direction::Restore, Mode::Drill).await.unwrap();
+    let told = async || site.drains.status(back).await.unwrap().needs_person.clone();
+    until(async || told().await.iter().any(|need| need.kind == status::NeedKind::Limit)).await;
+    assert_eq!(
+        told().await[0].todo,
+        "`skip web.on`, which leaves in what serves now, or `mode disaster` if what is in now \
+         does not serve, or let another datacenter serve first"
+    );
+    site.say(back, "ann", Verb::Mode { mode: Mode::Disaster }).await;
+    assert_eq!(site.over(back).await, Some(RunOutcome::Completed));
+    let found = std::fs::read_to_string(site.home.path().join("web-east")).unwrap();
+    assert_eq!(found.trim(), "on");
+}
+
 /// A restore that ended while a person had moved a knob out again leaves its original.
 #[tokio::test]
 async fn what_was_moved_out_during_a_restore_is_brought_back_by_another_one() {
