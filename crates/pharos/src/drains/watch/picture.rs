@@ -598,7 +598,9 @@ impl Writer<'_> {
         let ago = secs(self.status.now - drift.last);
         let times = if drift.times == 1 { "once".into() } else { format!("{} times", drift.times) };
         let then = match (drift.is_promoted, drift.contested) {
-            _ if drift.stays_out => "stays there; set it by hand, or begin the run again".to_owned(),
+            _ if drift.stays_out => {
+                "stays there; set it by hand, or begin the run again".to_owned()
+            }
             (_, false) if drift.steps_follow => {
                 format!("{times}, last {ago} ago; stays, and steps begin there")
             }
