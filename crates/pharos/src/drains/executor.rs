@@ -311,9 +311,13 @@ impl Executor {
             }
             Fact::Drifted { knob, expected, found } => {
                 let is_final = |task: TaskId| plan.task(task).is_final(*knob, expected);
-                let then = match plan.task_ids().any(is_final) {
-                    true => "is left as it is: a primary or its fence takes a person".to_owned(),
-                    false => format!("is set to {expected} again"),
+                let is_final = plan.task_ids().any(is_final);
+                let then = match self.run.why_left_open(*knob).filter(|_| !is_final) {
+                    Some(why) => format!("is not closed while that may be wrong: {why}"),
+                    None if is_final => {
+                        "is left as it is: a primary or its fence takes a person".to_owned()
+                    }
+                    None => format!("is set to {expected} again"),
                 };
                 let knob = plan.knob(*knob);
                 tracing::warn!(%run, "drift: {knob} is {found}, was {expected}, and {then}");
@@ -351,6 +355,9 @@ impl Executor {
     async fn write(&self, step: &mut Step, records: &[Record]) -> store::Result<()> {
         let store = &self.world.store;
         ledger::close(step, store, self.lease.run, &self.run, records).await?;
+        if step.ended.is_some() {
+            ledger::keep_unopened(step, &fleet::unopened(&self.world, &self.run).await);
+        }
         store.keep(&self.lease, step).await
     }
 
