@@ -364,6 +364,8 @@ fn every_sabotage_is_found_by_the_checker_that_is_there_for_it() {
                 Sabotage::ForgottenFences => ["stated", "primaries"].contains(&found.checker),
                 // Whose undo is not known, that task does not look for its primary.
                 Sabotage::NoUndo => found.checker == "primaries",
+                // What may be held is not guarded: its primary is not read once more either.
+                Sabotage::HeldFences => found.checker == "primaries",
                 _ => false,
             };
             (!is_other).then_some((seed, found))
