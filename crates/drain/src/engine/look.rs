@@ -238,6 +238,7 @@ impl Run {
         if self.leaves_open(task, knob) {
             if self.state.is_open(&self.plan, task, knob, &found) {
                 self.record(now, Fact::Found { task, knob, value: found });
+                self.wake(task);
             }
             return;
         }
@@ -261,9 +262,13 @@ impl Run {
         let is_limited = self.limit_to_taking_out(task, knob, &found, &expected).is_some();
         let keeps = self.keeps(knob, &left) && !is_limited;
         let is_paused = self.is_paused(task);
-        if keeps && self.plan.task(task).is_final(knob, &expected) {
+        let own = self.plan.task(task);
+        let is_overtaken =
+            own.is_closed_by(knob, &expected) && self.state.overtaken(&self.plan, knob).is_some();
+        if keeps && (own.is_final(knob, &expected) || is_overtaken) {
             // Whoever promoted another one may have writes by now, and whoever closed a fence
-            // may be behind it: either takes a person.
+            // may be behind it: either takes a person. So does a fence that something opened
+            // after something else changed the primary.
             self.record(now, Fact::Drifted { knob, expected, found });
         } else if keeps && !is_paused && !stays_out {
             // A fence that another task has set since is that task's.
@@ -295,10 +300,16 @@ impl Run {
     }
 
     /// Whether a task does not close a fence again that something else has opened: before it
-    /// has begun to close it in this try, for which it sees first who is primary, and where it
-    /// opens it.
+    /// has begun to close it in this try, for which it sees first who is primary, where it
+    /// opens it, and while the primary cannot be read. A person sees who it is.
     fn leaves_open(&self, task: TaskId, knob: KnobId) -> bool {
         let (own, state) = (self.plan.task(task), self.state.task(task));
+        if state.phase == Phase::Reverting {
+            // Either it goes back to open, or whether there is more to undo is not known yet.
+            return own.promoted_knob().is_some()
+                && own.is_fence(knob)
+                && !(state.is_undoing && state.undo_seen);
+        }
         let mut stages = (0..own.forward().len()).map(|at| StageId(at as u32));
         let Some(closes) = stages.find(|at| own.closed_in(*at) == Some(knob)) else {
             return false;
@@ -309,7 +320,8 @@ impl Run {
             StageKind::PutBack { knob: opened } if *opened == knob
         );
         let is_before = state.stage < closes || (state.stage == closes && !has_begun);
-        state.phase == Phase::Running && (is_before || opens)
+        let is_unread = self.unread_primary(task).is_some();
+        state.phase == Phase::Running && (is_before || opens || is_unread)
     }
 
     /// The limit that keeps a knob from being put back to where it lets nothing in. A fence
@@ -498,6 +510,9 @@ impl Run {
         let taking_out = || self.limit_to_taking_out(left.task, knob, found, &left.value);
         if let Some(reached) = self.limit_reached(left.task).or_else(taking_out) {
             return format!("limit: {reached}");
+        }
+        if let Some(why) = self.why_left_open(knob) {
+            return why;
         }
         let (name, owner) = (&self.plan.task(left.task).name, self.state.task(left.task));
         match &owner.last_failure {

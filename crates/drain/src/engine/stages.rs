@@ -116,7 +116,7 @@ impl Run {
             }
             (0, ..) if is_old => verify,
             (0, ..) => None,
-            _ if state.tries_in_vain >= ATTEMPTS_MAX => {
+            _ if state.tries_in_vain >= ATTEMPTS_MAX || self.was_opened_unread(task) => {
                 self.leave(now, task, Outcome::Failed);
                 return true;
             }
@@ -182,11 +182,13 @@ impl Run {
         let sets = matches!(stage.kind, StageKind::Set { .. } | StageKind::PutBack { .. });
         let since = match sets && self.has_claims_of(task) {
             // Writes are refused already.
-            true if self.closes_again(task) => state.begun.unwrap_or(state.entered),
+            true if self.fences_again(task) => state.begun.unwrap_or(state.entered),
             true => state.begun?,
             false => state.entered,
         };
-        stage.timeout.filter(|_| !(sets && state.stage_done)).map(|timeout| since + timeout)
+        // A fence that was set waits until the primary was read, but not for ever.
+        let is_through = sets && state.stage_done && self.unread_primary(task).is_none();
+        stage.timeout.filter(|_| !is_through).map(|timeout| since + timeout)
     }
 
     /// Whether an effect that failed is to be tried again, but not yet.
@@ -238,6 +240,10 @@ impl Run {
             StageKind::Check { condition } | StageKind::Await { condition } => Some(condition),
             _ => None,
         };
+        if let Some(primary) = self.unread_primary(task).filter(|_| self.was_opened_unread(task)) {
+            let primary = self.plan.knob(primary);
+            return format!("{name}: {primary} cannot be read, and the fence was opened meanwhile");
+        }
         let judged = condition.map(|id| {
             let value = self.value(id, self.last);
             describe(&self.plan, &Hold::Awaits { condition: id, value })
@@ -544,6 +550,9 @@ impl Run {
         let closes = self.plan.task(task).is_closed_by(knob, to.value())
             && self.state.task(task).phase == Phase::Running;
         if self.state.task(task).stage_done {
+            if closes && self.was_opened_unread(task) {
+                return self.leave(now, task, Outcome::Failed);
+            }
             // Before a try again something else may have promoted another server.
             return match closes && self.waits_for_primary(now, task) {
                 true => {}
@@ -581,8 +590,11 @@ impl Run {
             }
             self.release(now, task);
         }
-        if self.plan.task(task).is_opened_by(knob, to.value()) && self.keeps_closed(now, task, knob)
-        {
+        let opens = self.plan.task(task).is_opened_by(knob, to.value());
+        if opens && self.was_opened_unread(task) {
+            return self.leave(now, task, Outcome::Done);
+        }
+        if opens && self.keeps_closed(now, task, knob) {
             return;
         }
         self.act(now, task, Effect::Write { knob, value: to.value().clone() });
@@ -683,8 +695,14 @@ impl Run {
         let is_on_way = state.phase == Phase::Running || state.is_undoing;
         let primary = || Some((own.undone_knob()?, self.known_primaries(in_flight.task)));
         match &in_flight.what {
-            // What closes a fence asks nobody.
-            Effect::Write { knob, value } if own.is_closed_by(*knob, value) => Vec::new(),
+            // What closes a fence asks nobody, unless what was promoted is to keep it closed:
+            // something else may have made the fenced server the primary since.
+            Effect::Write { knob, value } if own.is_closed_by(*knob, value) => {
+                let promoted = own.promoted_knob().zip(own.undone_goal());
+                let promoted =
+                    promoted.filter(|_| self.state.closes_again(&self.plan, in_flight.task, *knob));
+                promoted.map(|(primary, goal)| (primary, vec![goal.clone()])).into_iter().collect()
+            }
             Effect::Write { knob, value } if let Some(opening) = own.opening(*knob, value) => {
                 let seen = state.seen_primary.iter().cloned().collect();
                 vec![(opening.primary, seen)]
@@ -806,9 +824,13 @@ impl Run {
         if state.phase != Phase::Running && !state.is_undoing {
             return true;
         }
+        if state.is_undoing && !state.undo_seen {
+            // It has not begun: who is primary is not known.
+            return true;
+        }
         let stage = self.state.stage(&self.plan, task);
         // A fence that is being set, or was, belongs to what follows it.
-        let has_begun = state.in_flight.is_some() || state.stage_done || self.closes_again(task);
+        let has_begun = state.in_flight.is_some() || state.stage_done || self.fences_again(task);
         let leads_on = match stage.done {
             Next::Stage(next) => !self.plan.task(task).stages[next.index()].is_interruptible,
             Next::Exit(_) => false,
@@ -817,7 +839,7 @@ impl Run {
     }
 
     /// Whether a task is in the stage that closes a fence, and has closed it in an earlier try.
-    fn closes_again(&self, task: TaskId) -> bool {
+    fn fences_again(&self, task: TaskId) -> bool {
         let closes = self.plan.task(task).closed_in(self.state.task(task).stage);
         closes.is_some_and(|fence| self.state.closed_fences.contains_key(&(task, fence)))
     }
@@ -828,6 +850,39 @@ impl Run {
             let left = self.state.knobs[fence.knob.index()].as_ref();
             left.is_some_and(|left| left.task == task && fence.closed.is_met_by(&left.value))
         })
+    }
+
+    /// Why a fence that a promotion left closed is not closed again, once it was found open.
+    pub fn why_left_open(&self, fence: KnobId) -> Option<String> {
+        let left = self.state.knobs[fence.index()].as_ref()?;
+        let (own, state) = (self.plan.task(left.task), self.state.task(left.task));
+        if !own.is_closed_by(fence, &left.value)
+            || !self.state.closes_again(&self.plan, left.task, fence)
+        {
+            return None;
+        }
+        match self.state.overtaken(&self.plan, fence) {
+            Some((primary, found)) => Some(format!("{} is {found}", self.plan.knob(primary))),
+            None => {
+                let why = state.last_failure.as_ref().filter(|_| state.failures > 0)?;
+                Some(format!("it could not be closed again: {why}"))
+            }
+        }
+    }
+
+    /// The primary that a task waits for behind its fence, if it cannot be read.
+    pub fn unread_primary(&self, task: TaskId) -> Option<KnobId> {
+        let state = self.state.task(task);
+        let primary = self.plan.task(task).promoted_knob()?;
+        let is_unread =
+            matches!(&state.hold, Some((_, Hold::Unreadable { knob })) if *knob == primary);
+        (is_unread && state.found_again.is_none()).then_some(primary)
+    }
+
+    /// Whether a person opened the fence behind which a task waits for a primary that cannot be
+    /// read: there is nothing to wait for any more.
+    fn was_opened_unread(&self, task: TaskId) -> bool {
+        self.unread_primary(task).is_some() && !self.state.has_closed_fence(task)
     }
 
     pub(super) fn is_contested(&self, knob: KnobId) -> bool {

@@ -258,6 +258,33 @@ impl State {
         }
     }
 
+    /// Whether a task that closes a fence does so only to keep it as its promotion left it.
+    pub(super) fn closes_again(&self, plan: &Plan, task: TaskId, fence: KnobId) -> bool {
+        let (own, state) = (plan.task(task), self.task(task));
+        let is_promoted = || {
+            let left = own.promoted_knob().and_then(|knob| self.knobs[knob.index()].as_ref());
+            let is_goal =
+                |left: &Left| own.undone_goal().is_some_and(|to| to.is_met_by(&left.value));
+            left.is_some_and(|left| left.task == task && is_goal(left))
+        };
+        match state.phase {
+            Phase::Settling | Phase::Done => own.is_fence(fence),
+            Phase::Running => own.closed_in(state.stage) != Some(fence) && is_promoted(),
+            _ => false,
+        }
+    }
+
+    /// What something else set a primary to since a task promoted it behind a fence: whether the
+    /// fence keeps the right server from taking writes, only a person can tell.
+    pub(super) fn overtaken(&self, plan: &Plan, fence: KnobId) -> Option<(KnobId, &Value)> {
+        let task = self.knobs[fence.index()].as_ref()?.task;
+        let primary = plan.task(task).promoted_knob()?;
+        let left = self.knobs[primary.index()].as_ref()?;
+        let found = left.drifted_to.as_ref().filter(|_| left.drifts >= DRIFTS_MAX)?;
+        let closes = left.task == task && self.closes_again(plan, task, fence);
+        closes.then_some((primary, found))
+    }
+
     /// Whether a task is about to set a knob that is neither a fence nor set behind one.
     pub fn sets_openly(&self, plan: &Plan, task: TaskId, knob: KnobId) -> bool {
         let (own, state) = (plan.task(task), self.task(task));
@@ -354,10 +381,14 @@ impl State {
             }
             Fact::Ended { effect, result } => self.take_ended(plan, *effect, result, at)?,
             Fact::Drifted { knob, found, .. } => {
+                let is_overtaken =
+                    knob.index() < self.knobs.len() && self.overtaken(plan, *knob).is_some();
                 let left = self.knobs.get_mut(knob.index()).and_then(Option::as_mut);
                 let left = left.ok_or("a knob drifted that was never turned")?;
                 left.drift(found, at);
-                if plan.task(left.task).is_final(*knob, &left.value) {
+                let own = plan.task(left.task);
+                let stays_open = is_overtaken && own.is_closed_by(*knob, &left.value);
+                if own.is_final(*knob, &left.value) || stays_open {
                     // It is not put back: a person has to see to it.
                     left.drifts = DRIFTS_MAX;
                 }

@@ -311,9 +311,13 @@ impl Executor {
             }
             Fact::Drifted { knob, expected, found } => {
                 let is_final = |task: TaskId| plan.task(task).is_final(*knob, expected);
-                let then = match plan.task_ids().any(is_final) {
-                    true => "is left as it is: a primary or its fence takes a person".to_owned(),
-                    false => format!("is set to {expected} again"),
+                let is_final = plan.task_ids().any(is_final);
+                let then = match self.run.why_left_open(*knob).filter(|_| !is_final) {
+                    Some(why) => format!("is not closed while that may be wrong: {why}"),
+                    None if is_final => {
+                        "is left as it is: a primary or its fence takes a person".to_owned()
+                    }
+                    None => format!("is set to {expected} again"),
                 };
                 let knob = plan.knob(*knob);
                 tracing::warn!(%run, "drift: {knob} is {found}, was {expected}, and {then}");
@@ -351,6 +355,9 @@ impl Executor {
     async fn write(&self, step: &mut Step, records: &[Record]) -> store::Result<()> {
         let store = &self.world.store;
         ledger::close(step, store, self.lease.run, &self.run, records).await?;
+        if step.ended.is_some() {
+            ledger::keep_unopened(step, &fleet::unopened(&self.world, &self.run).await);
+        }
         store.keep(&self.lease, step).await
     }
 
@@ -627,8 +634,9 @@ fn measure_every(plan: &Plan) -> Duration {
     waits.min().unwrap_or(MEASURE_MAX).clamp(MEASURE_MIN, MEASURE_MAX)
 }
 
-/// How long the last look at a fence may take before something is done behind it.
-const FENCE_LOOK_MAX_MS: u64 = 2000;
+/// How long the last read of a fence, or of a primary, may take before something is done that
+/// requires it: as old as it is, what was read may have changed.
+pub const REQUIRED_READ_MAX: Duration = Duration::from_secs(2);
 
 /// Whether what an effect was decided on is still so, right before it is done: the
 /// record of it may have taken seconds to reach the disk. Says since when it is known.
@@ -654,7 +662,6 @@ async fn is_still(
     knob: KnobId,
     accepted: &[Value],
 ) -> drivers::Result<u64> {
-    let is_fence = plan.tasks.iter().any(|task| task.is_fence(knob));
     let knob = plan.knob(knob);
     let not_done = |why: String| drivers::Error::Transient(format!("not done: {knob} {why}"));
     let asked = boot_ms();
@@ -663,14 +670,13 @@ async fn is_still(
     if !accepted.iter().any(|value| value.is_met_by(&found)) {
         return Err(not_done(format!("is {found} by now")));
     }
-    let took = boot_ms().saturating_sub(asked);
-    if is_fence && took > FENCE_LOOK_MAX_MS {
-        // Of several servers the first may have been opened since it was asked.
-        let secs = took as f64 / 1000.0;
-        let most = FENCE_LOOK_MAX_MS / 1000;
+    let took = Duration::from_millis(boot_ms().saturating_sub(asked));
+    if took > REQUIRED_READ_MAX {
+        // Of several servers the first may have changed since it was asked.
         return Err(not_done(format!(
-            "took {secs:.1} s to be read, and may have changed meanwhile; accepted: at most \
-             {most} s"
+            "took {:.1} s to be read, and may have changed meanwhile; accepted: at most {} s",
+            took.as_secs_f64(),
+            REQUIRED_READ_MAX.as_secs()
         )));
     }
     // What was read is as old as the question.

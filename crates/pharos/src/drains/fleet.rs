@@ -11,7 +11,7 @@ use drain::engine::{Actor, Command, Effect, Fact, Mode, Phase, Record, Run, RunO
 use drain::fleet::{Fleet, OtherRun};
 use drain::{
     Away, Comparison, Condition, Direction, Knob, Millis, NoData, Plan, Position, ServiceTraffic,
-    Source, StageKind, Time, TrafficKnob, Value,
+    Source, StageKind, Task, Time, TrafficKnob, Value,
 };
 use futures_util::{StreamExt, stream};
 use store::chain::Digest;
@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Refused;
 use super::executor::World;
-use super::ledger::direction_name;
+use super::ledger::{Fenced, LeftFence, direction_name};
 use super::survey::LOOKS_MAX;
 use super::vigil::KEEPER;
 
@@ -590,6 +590,46 @@ impl Recorded {
         };
         self.services_away().filter(move |(name, _)| !is_known(name))
     }
+}
+
+/// Fences that drains left closed on purpose and that a restore which is complete did not open,
+/// since its runbooks do not know them or its task was idle: with since when they are closed.
+pub async fn unopened(world: &World, run: &Run) -> Vec<(LeftFence, Time)> {
+    let (plan, state) = (run.plan(), run.state());
+    let is_complete = matches!(state.closed, Some((_, RunOutcome::Completed)));
+    if plan.direction != Direction::Restore || !is_complete {
+        return Vec::new();
+    }
+    let own = match recorded(world, &plan.datacenter).await {
+        Ok(Some(own)) => own,
+        Ok(None) => return Vec::new(),
+        Err(why) => {
+            tracing::warn!(datacenter = plan.datacenter, "which fences drains left: {why}");
+            return Vec::new();
+        }
+    };
+    let now = |knob: &Knob| {
+        let at = plan.knobs.iter().position(|own| own == knob)?;
+        state.knobs[at].as_ref().map(|left| left.value.clone())
+    };
+    let mut unopened: Vec<(LeftFence, Time)> = Vec::new();
+    for drained in &own.drain_plans {
+        let fences = drained.tasks.iter().flat_map(Task::fenced_primaries);
+        for (fence, primary, server) in fences {
+            let knob = drained.knob(fence.knob);
+            let Some(left) = own.knobs.iter().find(|left| left.knob == *knob) else { continue };
+            let value = now(knob).unwrap_or_else(|| left.value.clone());
+            let is_known = unopened.iter().any(|(own, _)| own.knob == *knob);
+            if is_known || !fence.is_closed_in_part(&value) {
+                continue;
+            }
+            let (primary, server) = (drained.knob(primary).clone(), server.clone());
+            let keeps = Some(Fenced { primary, server });
+            let own = LeftFence { knob: knob.clone(), fence: fence.clone(), before: None, keeps };
+            unopened.push((own, left.since));
+        }
+    }
+    unopened
 }
 
 /// Services of a plan of which it is unknown whether a datacenter serves them: no

@@ -191,6 +191,27 @@ pub struct LeftFence {
     pub fence: drain::Fence,
     /// Its value before it was closed, if a task found it.
     pub before: Option<Value>,
+    /// It was left closed on purpose, and a restore did not open it: writes are refused while
+    /// just its server is the primary.
+    #[serde(default)]
+    pub keeps: Option<Fenced>,
+}
+
+/// The server that a fence keeps from taking writes, and the knob that says who is primary.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Fenced {
+    pub primary: Knob,
+    pub server: Value,
+}
+
+/// Adds fences that a restore did not open to the last step of it.
+pub fn keep_unopened(step: &mut Step, fences: &[(LeftFence, Time)]) {
+    for (left, since) in fences {
+        let knob = left.knob.to_string();
+        if step.fences.iter().all(|(own, ..)| *own != knob) {
+            step.fences.push((knob, serde_json::json!(left).to_string(), since.0));
+        }
+    }
 }
 
 fn fences(run: &Run, ended: Time) -> Vec<(String, String, u64)> {
@@ -201,6 +222,7 @@ fn fences(run: &Run, ended: Time) -> Vec<(String, String, u64)> {
             knob: plan.knob(fence.knob).clone(),
             fence: fence.clone(),
             before: state.task(task).origin(fence.knob).cloned(),
+            keeps: None,
         };
         (left.knob.to_string(), serde_json::json!(left).to_string(), since.0)
     });

@@ -234,6 +234,9 @@ pub struct DriftStatus {
     /// The same while its task moves it in steps: the next one begins there.
     #[serde(default)]
     pub steps_follow: bool,
+    /// Why a fence that its promotion left closed is not closed again.
+    #[serde(default)]
+    pub left_open: Option<String>,
 }
 
 /// What was looked at in vain, and why.
@@ -571,6 +574,7 @@ fn drifts(run: &Run, now: Time) -> Vec<DriftStatus> {
                 waits_for_resume: false,
                 stays_out: false,
                 steps_follow: run.has_moved_out(KnobId(at as u32)),
+                left_open: run.why_left_open(KnobId(at as u32)).filter(|_| contested),
             })
         })
         .collect();
@@ -592,6 +596,7 @@ fn drifts(run: &Run, now: Time) -> Vec<DriftStatus> {
             waits_for_resume: !stays_out && run.is_paused(left.task),
             stays_out,
             steps_follow: false,
+            left_open: None,
         });
     }
     drifts.sort_by_key(|drift| std::cmp::Reverse((drift.contested, drift.last)));
@@ -620,20 +625,30 @@ fn needs(run: &Run, status: &Status) -> Vec<NeedsPerson> {
             task: Some(drift.task.clone()),
             knob: Some(drift.knob.clone()),
             since: drift.last,
-            why: match drift.is_promoted {
-                true => format!(
+            why: match &drift.left_open {
+                Some(why) => format!(
+                    "something else set {} to {found}; the run had set it to {}, and leaves it: \
+                     {why}",
+                    drift.knob, drift.expected
+                ),
+                None if drift.is_promoted => format!(
                     "something else set {} to {found}; the run had set it to {}, and leaves it: \
                      to promote again takes a fence",
                     drift.knob, drift.expected
                 ),
-                false => format!(
+                None => format!(
                     "something else sets {} to {found}; the run set it to {} {} times",
                     drift.knob, drift.expected, drift.times
                 ),
             },
-            todo: match drift.is_promoted {
-                true => "if that is right, nothing; else restore, and drain again".into(),
-                false => format!("find what sets it, then `resume {}`", drift.task),
+            todo: match (&drift.left_open, drift.is_promoted) {
+                (Some(_), _) => format!(
+                    "if its server is to take writes, nothing; else find what opened it, then \
+                     `resume {}`",
+                    drift.task
+                ),
+                (None, true) => "if that is right, nothing; else restore, and drain again".into(),
+                (None, false) => format!("find what sets it, then `resume {}`", drift.task),
             },
         });
     }
@@ -727,9 +742,48 @@ fn fenced(run: &Run, id: TaskId, fence: &Fence, now: Time) -> NeedsPerson {
         task: Some(name.clone()),
         knob: Some(knob.to_string()),
         since: left.map_or(now, |left| left.since),
-        why: format!("{name} left {knob} at {}: writes are refused", fence.closed),
+        why: format!("{name} left {knob} at {}: {}", fence.closed, refused(run, id, fence)),
         todo,
     }
+}
+
+/// What a fence that is closed refuses: all writes, or those to its server alone, where another
+/// one was the primary when it was last read.
+fn refused(run: &Run, id: TaskId, fence: &Fence) -> String {
+    let (task, state) = (run.plan().task(id), run.state().task(id));
+    let fenced = task.fenced_primaries().find(|(own, ..)| own.knob == fence.knob);
+    let server = fenced.and_then(|(_, primary, server)| {
+        let left = run.state().knobs[primary.index()].as_ref();
+        let left = left.map(|left| left.drifted_to.as_ref().unwrap_or(&left.value));
+        let last = state.found_again.as_ref().or(left).or(state.origin(primary))?;
+        (!server.is_met_by(last)).then_some(server)
+    });
+    match server {
+        Some(server) => format!("{server} takes no writes"),
+        None => "writes are refused".into(),
+    }
+}
+
+/// What leads out of where a task waits behind its fence for a primary that cannot be read: a
+/// server may be dead that its driver asks, and the healthy one stays fenced.
+fn way_out(run: &Run, id: TaskId) -> Option<String> {
+    let (plan, task, state) = (run.plan(), run.plan().task(id), run.state().task(id));
+    let primary = plan.knob(run.unread_primary(id)?);
+    let is_closed = |own: &&Fence| run.state().closed_fences.contains_key(&(id, own.knob));
+    let fence = task.fences.iter().find(is_closed)?;
+    let opens = fence.open.as_ref().or(state.origin(fence.knob));
+    let opens = opens.map_or("what opens it".into(), ToString::to_string);
+    let fenced = task.fenced_primaries().find(|(own, ..)| own.knob == fence.knob);
+    let server = fenced.map_or("its server".into(), |(_, _, server)| server.to_string());
+    let then = match state.is_undoing {
+        true => "then `abort`",
+        false => "Pharos then goes on",
+    };
+    Some(format!(
+        "make {primary} readable, or see that {server} alone is the primary, and set {} to {opens} \
+         by hand: {then}",
+        plan.knob(fence.knob)
+    ))
 }
 
 /// A fence behind which a task has waited for as long as that may take.
@@ -745,16 +799,17 @@ fn fenced_for(run: &Run, id: TaskId, status: &Status, patience: Millis) -> Optio
     let knob = run.plan().knob(closed.knob);
     let hold = status.tasks[id.index()].hold.as_ref().map(|hold| hold.why.as_str());
     let reason = hold.unwrap_or("it waits");
-    let todo = match state.phase {
-        Phase::Running => "wait, or `abort --revert`, which opens it".into(),
-        _ => "wait".into(),
+    let todo = match (way_out(run, id), state.phase) {
+        (Some(todo), _) => todo,
+        (None, Phase::Running) => "wait, or `abort --revert`, which opens it".into(),
+        (None, _) => "wait".into(),
     };
     Some(NeedsPerson {
         kind: NeedKind::Fenced,
         task: Some(task.name.clone()),
         knob: Some(knob.to_string()),
         since,
-        why: format!("{knob} is {}, writes are refused: {reason}", closed.closed),
+        why: format!("{knob} is {}, {}: {reason}", closed.closed, refused(run, id, closed)),
         todo,
     })
 }
@@ -842,7 +897,8 @@ fn need(run: &Run, id: TaskId, task: &TaskStatus, status: &Status) -> Option<Nee
             (NeedKind::Contested, knob(own), *since, todo)
         }
         (_, Some((since, Hold::Unreadable { knob: own }))) => {
-            (NeedKind::Unreadable, knob(own), *since, or_skip("repair it"))
+            let todo = way_out(run, id).unwrap_or_else(|| or_skip("repair it"));
+            (NeedKind::Unreadable, knob(own), *since, todo)
         }
         (_, Some((since, Hold::Unanswered { .. }))) => {
             (NeedKind::Unanswered, None, *since, "look at what the driver talks to".into())

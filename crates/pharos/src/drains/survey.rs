@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use drain::engine::Mode;
 use drain::fleet::Limit;
-use drain::{Direction, Foresight, Knob, KnobId, Plan, Source, StageKind, Value};
+use drain::{Direction, Foresight, Knob, KnobId, Plan, Source, StageKind, Task, Value};
 use drivers::{Drivers, Error, Shape};
 use futures_util::{StreamExt, stream};
 use serde::Serialize;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
+
+use super::executor::REQUIRED_READ_MAX;
 
 /// Knobs that are looked at at once.
 pub const LOOKS_MAX: usize = 16;
@@ -55,7 +57,7 @@ pub async fn overlaps(plan: &Plan, drivers: &Arc<Drivers>) -> Vec<String> {
         others.flat_map(|at| traffic(at).map(move |knob| (knob, at))).collect();
     let wanted: BTreeSet<&Knob> = ours.iter().chain(theirs.iter().map(|(knob, _)| knob)).collect();
     // Who does not answer is warned of elsewhere, and nobody waits longer for all than for one.
-    let end = tokio::time::Instant::now() + LOOK_TIME_MAX;
+    let end = Instant::now() + LOOK_TIME_MAX;
     let ask = async |knob: &Knob| {
         let asked = tokio::time::timeout_at(end, drivers.targets(knob)).await;
         (knob.clone(), asked.ok().and_then(Result::ok).unwrap_or_default())
@@ -84,6 +86,8 @@ struct Look {
     knob: KnobId,
     shape: Result<Shape, Error>,
     value: Option<Value>,
+    /// How long it took to be read.
+    took: Duration,
 }
 
 impl Survey {
@@ -100,6 +104,7 @@ impl Survey {
         };
         for look in &looks {
             survey.judge(plan, look);
+            survey.judge_slow_read(plan, look);
         }
         // A restore is not asked for what it may share: it brings traffic back.
         if plan.direction == Direction::Drain {
@@ -199,6 +204,25 @@ impl Survey {
         }
     }
 
+    /// Both are read right before a promotion, which is not sent after a read that took long.
+    fn judge_slow_read(&mut self, plan: &Plan, look: &Look) {
+        let is_required =
+            |task: &Task| task.is_fence(look.knob) || task.promoted_knob() == Some(look.knob);
+        if look.took <= REQUIRED_READ_MAX || look.value.is_none() {
+            return;
+        }
+        if let Some(task) = plan.tasks.iter().find(|task| is_required(task)) {
+            self.warnings.push(format!(
+                "{} took {:.1} s to be read: {} is not sent after reads like that; accepted: at \
+                 most {} s",
+                plan.knob(look.knob),
+                look.took.as_secs_f64(),
+                task.name,
+                REQUIRED_READ_MAX.as_secs()
+            ));
+        }
+    }
+
     fn judge(&mut self, plan: &Plan, look: &Look) {
         let knob = plan.knob(look.knob);
         match &look.shape {
@@ -226,14 +250,19 @@ async fn look(plan: &Plan, drivers: &Arc<Drivers>) -> Vec<Look> {
         {
             let drivers = drivers.clone();
             under_way.spawn(async move {
-                let looked = async { (drivers.check(&knob).await, drivers.read(&knob).await.ok()) };
+                let looked = async {
+                    let shape = drivers.check(&knob).await;
+                    let began = Instant::now();
+                    (shape, drivers.read(&knob).await.ok(), began.elapsed())
+                };
                 let late = || {
                     let limit = LOOK_TIME_MAX.as_secs();
-                    (Err(Error::Transient(format!("no answer within {limit} s"))), None)
+                    let late = Error::Transient(format!("no answer within {limit} s"));
+                    (Err(late), None, LOOK_TIME_MAX)
                 };
                 let looked = timeout(LOOK_TIME_MAX, looked).await;
-                let (shape, value) = looked.unwrap_or_else(|_| late());
-                Look { knob: KnobId(at as u32), shape, value }
+                let (shape, value, took) = looked.unwrap_or_else(|_| late());
+                Look { knob: KnobId(at as u32), shape, value, took }
             });
         }
         match under_way.join_next().await {

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use drain::engine::{Abort, Actor, DRIFT_FORGOTTEN_AFTER, DRIFTS_MAX, Mode};
+use drain::engine::{Abort, Actor, DRIFT_FORGOTTEN_AFTER, DRIFTS_MAX, Mode, Phase};
 use drain::{
     Exit, Expected, Goal, KeepDrained, Knob, KnobId, Millis, Next, Plan, Stage, StageId, StageKind,
     Task, TaskId, Time, Value,
@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use store::{Filter, RUNS_LIMIT_MAX, RunId};
 use tokio::time::{Instant, sleep, timeout};
 
+use super::executor::Handle;
 use super::fleet::{self, Kept, Left, Recorded};
 use super::ledger::LeftFence;
 use super::status::{FENCED_FOR_LONG, NeedKind, NeedsPerson};
@@ -74,6 +75,8 @@ pub struct ClosedFence {
     primary: Option<String>,
     /// Whether that knob and the fence could be read.
     is_known: bool,
+    /// The run that left it closed is open, and goes on with something else.
+    is_run_open: bool,
     /// Not while a run may still open it by itself.
     is_told: bool,
 }
@@ -81,6 +84,10 @@ pub struct ClosedFence {
 impl ClosedFence {
     fn need(&self, now: Time) -> NeedsPerson {
         let ClosedFence { run, datacenter, knob, found, since, primary, is_known, .. } = self;
+        let opens = match self.is_run_open {
+            true => format!("open it by hand: run {run}, which is open, leaves it so"),
+            false => format!("open it by hand, or `restore {datacenter}`"),
+        };
         let (why, todo) = match primary {
             Some(primary) if !is_known => (
                 format!(
@@ -94,7 +101,7 @@ impl ClosedFence {
                     "run {run} of {datacenter} left {knob} at {found}, and {primary}, which it \
                      fences, is the primary: writes are refused"
                 ),
-                format!("open it by hand, or `restore {datacenter}`"),
+                opens,
             ),
             None => (
                 format!("run {run} of {datacenter} left {knob} at {found}: writes are refused"),
@@ -154,11 +161,14 @@ impl Drains {
         }
         self.tell(&found);
         *self.strays() = found;
-        let mut fences = self.look_at_fences().await?;
+        let (unopened, mut fences): (Vec<_>, Vec<_>) =
+            self.look_at_fences().await?.into_iter().partition(|own| own.primary.is_some());
+        let of_open_runs = self.look_at_open_runs().await;
         let primaries = drained.iter().map(|own| self.look_at_primaries(&own.datacenter));
         let primaries = join_all(primaries).await.into_iter().flatten();
-        let told: BTreeSet<String> = fences.iter().map(|own| own.knob.clone()).collect();
-        let primaries = primaries.filter(|own| !told.contains(&own.knob));
+        let primaries = of_open_runs.into_iter().chain(unopened).chain(primaries);
+        let mut told: BTreeSet<String> = fences.iter().map(|own| own.knob.clone()).collect();
+        let primaries = primaries.filter(|own| told.insert(own.knob.clone()));
         fences.extend(self.told_after_a_while(primaries).await?);
         *self.closed_fences() = fences;
         Ok(())
@@ -178,7 +188,9 @@ impl Drains {
             let is_same = |own: &&ClosedFence| own.knob == fence.knob && own.primary.is_some();
             let before = known.iter().find(is_same);
             fence.since = before.map_or(fence.since, |own| own.since);
-            let may_open = open.iter().any(|run| run.datacenter == fence.datacenter);
+            let leaves_it = |run: &store::Run| fence.is_run_open && run.id == fence.run;
+            let may_open =
+                open.iter().any(|run| run.datacenter == fence.datacenter && !leaves_it(run));
             let is_sure = fence.is_known && !may_open;
             fence.is_told = is_sure || now - fence.since >= FENCED_FOR_LONG;
             if fence.is_told && !before.is_some_and(|own| own.is_told) {
@@ -203,12 +215,9 @@ impl Drains {
                 if !seen.insert(knob) {
                     continue;
                 }
-                let now = self.read_soon(primary).await;
-                if now.as_ref().is_some_and(|now| !of.is_met_by(now)) {
+                let Some((value, is_known)) = self.look_at_fenced(knob, primary, of).await else {
                     continue;
-                }
-                let value = self.read_soon(knob).await;
-                let is_known = now.is_some() && value.is_some();
+                };
                 // What cannot be read is as runs left it.
                 let left = own.knobs.iter().find(|left| left.knob == *knob);
                 let value = value.or_else(|| Some(left?.value.clone()));
@@ -223,8 +232,68 @@ impl Drains {
                     since: self.world.clock.now(),
                     primary: Some(of.to_string()),
                     is_known,
+                    is_run_open: false,
                     is_told: false,
                 });
+            }
+        }
+        found
+    }
+
+    /// The value of a fence, if it can be read, and whether that and who is primary is known.
+    /// Nothing if another server is the primary than the one that is fenced.
+    async fn look_at_fenced(
+        &self,
+        knob: &Knob,
+        primary: &Knob,
+        server: &Value,
+    ) -> Option<(Option<Value>, bool)> {
+        let now = self.read_soon(primary).await;
+        if now.as_ref().is_some_and(|now| !server.is_met_by(now)) {
+            return None;
+        }
+        let value = self.read_soon(knob).await;
+        let is_known = now.is_some() && value.is_some();
+        Some((value, is_known))
+    }
+
+    /// Looks once at the fences that promotions of open runs left closed which are through:
+    /// their runs go on with something else, and say nothing of them.
+    async fn look_at_open_runs(&self) -> Vec<ClosedFence> {
+        let driven: Vec<_> = {
+            let driven = self.driven();
+            let own = |(id, handle): (&RunId, &Handle)| {
+                (*id, handle.plan.clone(), handle.status.borrow().clone())
+            };
+            driven.iter().map(own).collect()
+        };
+        let mut found = Vec::new();
+        for (run, plan, status) in &driven {
+            let done = plan.tasks.iter().zip(&status.tasks);
+            for (task, _) in done.filter(|(_, own)| own.phase == Phase::Done) {
+                for (fence, primary, of) in task.fenced_primaries() {
+                    if !task.leaves_closed(fence.knob) {
+                        continue;
+                    }
+                    let (knob, primary) = (plan.knob(fence.knob), plan.knob(primary));
+                    let look = self.look_at_fenced(knob, primary, of).await;
+                    let Some((value, is_known)) = look else { continue };
+                    // What cannot be read is as its task left it.
+                    let value = value.unwrap_or_else(|| fence.closed.clone());
+                    if fence.is_closed_in_part(&value) {
+                        found.push(ClosedFence {
+                            run: *run,
+                            datacenter: plan.datacenter.clone(),
+                            knob: knob.to_string(),
+                            found: value.to_string(),
+                            since: self.world.clock.now(),
+                            primary: Some(of.to_string()),
+                            is_known,
+                            is_run_open: true,
+                            is_told: false,
+                        });
+                    }
+                }
             }
         }
         found
@@ -235,35 +304,53 @@ impl Drains {
     async fn look_at_fences(&self) -> Result<Vec<ClosedFence>, Refused> {
         let mut closed = Vec::new();
         for left in self.world.store.fences().await? {
-            if self.world.store.claim_of(&left.knob).await?.is_some() {
-                continue;
+            if self.world.store.claim_of(&left.knob).await?.is_none() {
+                closed.extend(self.look_at_left(left).await?);
             }
-            let found = match serde_json::from_str::<LeftFence>(&left.json) {
-                Ok(LeftFence { knob, fence, before }) => match self.read_soon(&knob).await {
-                    Some(found) if fence.is_open_at(&found, before.as_ref()) => {
-                        self.world.store.forget_fence(&left).await?;
-                        continue;
-                    }
-                    Some(found) => found.to_string(),
-                    None => fence.closed.to_string(),
-                },
-                Err(_) => "a value that is not known".into(),
-            };
-            let store::ClosedFence { knob, run, datacenter, at, .. } = left;
-            let (since, primary) = (Time(at), None);
-            let (is_known, is_told) = (true, true);
-            closed.push(ClosedFence {
-                run,
-                datacenter,
-                knob,
-                found,
-                since,
-                primary,
-                is_known,
-                is_told,
-            });
         }
         Ok(closed)
+    }
+
+    /// Looks once at a fence that a run left closed; forgets it once it is open. One that keeps
+    /// its server from taking writes on purpose matters while that is the primary.
+    async fn look_at_left(&self, left: store::ClosedFence) -> Result<Option<ClosedFence>, Refused> {
+        let own = serde_json::from_str::<LeftFence>(&left.json).ok();
+        let value = match &own {
+            Some(own) => self.read_soon(&own.knob).await,
+            None => None,
+        };
+        let is_open = |value: &Value| {
+            own.as_ref().is_some_and(|LeftFence { fence, before, .. }| {
+                fence.is_open_at(value, before.as_ref()) && !fence.is_closed_in_part(value)
+            })
+        };
+        if value.as_ref().is_some_and(is_open) {
+            self.world.store.forget_fence(&left).await?;
+            return Ok(None);
+        }
+        let keeps = own.as_ref().and_then(|own| own.keeps.as_ref());
+        let mut is_known = true;
+        if let Some(keeps) = keeps {
+            let primary = self.read_soon(&keeps.primary).await;
+            if primary.as_ref().is_some_and(|own| !keeps.server.is_met_by(own)) {
+                return Ok(None);
+            }
+            is_known = primary.is_some() && value.is_some();
+        }
+        let shut = own.as_ref().map(|own| own.fence.closed.to_string());
+        let found = value.as_ref().map(Value::to_string).or(shut);
+        let store::ClosedFence { knob, run, datacenter, at, .. } = left;
+        Ok(Some(ClosedFence {
+            run,
+            datacenter,
+            knob,
+            found: found.unwrap_or_else(|| "a value that is not known".into()),
+            since: if keeps.is_some() { self.world.clock.now() } else { Time(at) },
+            primary: keeps.map(|own| own.server.to_string()),
+            is_known,
+            is_run_open: false,
+            is_told: keeps.is_none(),
+        }))
     }
 
     /// Looks once at a datacenter. Nothing if none of it is drained, or a run is

@@ -360,6 +360,173 @@ fn bad_health_does_not_hold_a_fence_that_is_closed_already() {
     pair.world.check_replay();
 }
 
+/// A promotion that is through, in a run that goes on.
+fn done(back: &str) -> Pair {
+    let mut pair = pair(back);
+    pair.lag(0.0);
+    pair.promoted();
+    pair.world.until("it is done", |world| world.phase(DB) == Phase::Done);
+    pair
+}
+
+fn sweeps(pair: &mut Pair) {
+    for _ in 0..40 {
+        pair.world.passes(Millis::from_secs(3));
+        pair.world.sweep();
+    }
+}
+
+/// Something else made the fenced server the primary, and a person opens its fence so that
+/// writes go on. Which of both is seen first does not matter.
+#[test]
+fn a_fence_that_a_promotion_left_is_not_closed_over_another_primary() {
+    for is_seen_first in [true, false] {
+        let mut pair = done("");
+        let closed = |pair: &Pair| writes_of(pair, r#"fence/east="fenced""#);
+        let before = closed(&pair);
+        pair.world.passes(Millis::from_secs(5));
+        pair.world.knobs[pair.primary.index()] = text("east");
+        if is_seen_first {
+            pair.world.sweep();
+        }
+        pair.world.knobs[pair.fence.index()] = text("open");
+        let (knob, asked, found) = (pair.fence, pair.world.now, Ok(text("open")));
+        pair.world.event(Event::Looked { knob, asked, found });
+        assert_eq!(pair.at(pair.fence), "open", "it would refuse the writes of the primary");
+        sweeps(&mut pair);
+        assert_eq!(pair.at(pair.fence), "open");
+        assert!(closed(&pair) <= before + usize::from(!is_seen_first), "{:?}", pair.sets());
+        assert!(pair.world.run.is_contested(pair.fence));
+        let why = pair.world.run.why_left_open(pair.fence).unwrap_or_default();
+        assert_eq!(why, "db:primary is \"east\"");
+        pair.world.check_replay();
+        // It stays as it is until a person says that the promoted one is the primary again.
+        pair.world.knobs[pair.primary.index()] = text("west");
+        pair.world.say(Command::Resume { task: Some(DB) });
+        sweeps(&mut pair);
+        assert_eq!(pair.at(pair.fence), "fenced");
+        pair.world.check_replay();
+    }
+}
+
+/// It is not tried for ever.
+#[test]
+fn a_fence_that_a_promotion_left_is_not_closed_while_the_primary_cannot_be_read() {
+    let mut pair = done("");
+    pair.world.passes(Millis::from_secs(5));
+    pair.world.unreadable.insert(pair.primary);
+    pair.world.knobs[pair.fence.index()] = text("open");
+    let before = writes_of(&pair, r#"fence/east="fenced""#);
+    sweeps(&mut pair);
+    assert_eq!(pair.at(pair.fence), "open");
+    let tries = writes_of(&pair, r#"fence/east="fenced""#) - before;
+    assert!((1..=DRIFTS_MAX as usize).contains(&tries), "{tries}");
+    assert!(pair.world.run.is_contested(pair.fence));
+    let why = pair.world.run.why_left_open(pair.fence).unwrap_or_default();
+    assert!(why.contains("db:primary cannot be read"), "{why}");
+    pair.world.check_replay();
+}
+
+/// The stage that a task waits in behind its fence for a primary that cannot be read: the
+/// replica died, and the driver asks all servers.
+fn unread(stage: &str) -> Pair {
+    let mut pair = pair(BACK);
+    pair.lag(if stage == "promote" { 0.0 } else { 4000.0 });
+    let primary = pair.primary;
+    match stage {
+        // It dies while the fence is being closed.
+        "fence" => {
+            pair.world.held_back = Some(Vec::new());
+            let closing = |world: &World| !world.held_back.as_ref().unwrap().is_empty();
+            pair.world.until("it is being fenced", closing);
+            pair.world.unreadable.insert(primary);
+            pair.world.answer();
+        }
+        "lift" => pair.fenced(),
+        _ => _ = pair.world.broken.insert(primary, failed("not now")),
+    }
+    if stage == "promote" {
+        pair.world.until("it was tried", |world| world.run.state().task(DB).failures > 0);
+    }
+    pair.world.unreadable.insert(primary);
+    pair.world.until("it waits", |world| {
+        let state = world.run.state().task(DB);
+        let is_held =
+            matches!(&state.hold, Some((_, Hold::Unreadable { knob })) if *knob == primary);
+        is_held && world.run.plan().task(DB).stages[state.stage.index()].name == stage
+    });
+    assert_eq!(pair.at(pair.fence), "fenced");
+    pair
+}
+
+/// The healthy primary would stay fenced for as long as the replica is dead.
+#[test]
+fn a_fence_that_a_person_opens_while_the_primary_cannot_be_read_ends_the_task() {
+    for stage in ["fence", "promote", "lift"] {
+        for is_restarted in [false, true] {
+            let mut pair = unread(stage);
+            if is_restarted {
+                let plan = pair.world.run.plan().clone();
+                pair.world.run = Run::resume(plan, &pair.world.log).unwrap();
+                let (records, _) = pair.world.run.take_up(pair.world.now);
+                pair.world.take(records);
+            }
+            let sets = pair.sets().len();
+            pair.world.knobs[pair.fence.index()] = text("open");
+            pair.world.now = pair.world.now + Millis(100);
+            pair.world.sweep();
+            pair.world.until("it gives up", |world| world.phase(DB) == Phase::Failed);
+            pair.world.sweep();
+            assert_eq!(pair.sets()[sets..], [""; 0], "{stage} {is_restarted}");
+            assert_eq!((pair.at(pair.fence), pair.at(pair.primary)), ("open", "east"));
+            assert_eq!(pair.world.run.state().left_closed(pair.world.run.plan()).count(), 0);
+            pair.world.check_replay();
+            pair.world.say(Command::Abort { how: Abort::Hold });
+            pair.world.until("it is over", |world| world.outcome() == Some(RunOutcome::Held));
+        }
+    }
+}
+
+/// The same after the run was aborted.
+#[test]
+fn an_abort_ends_once_a_person_opened_the_fence_whose_primary_cannot_be_read() {
+    for stage in ["fence", "promote", "lift"] {
+        for how in [Abort::Hold, Abort::Revert] {
+            let mut pair = unread(stage);
+            pair.world.say(Command::Abort { how });
+            pair.world.passes(Millis::from_secs(3));
+            assert_eq!(pair.world.outcome(), None);
+            let sets = pair.sets().len();
+            pair.world.knobs[pair.fence.index()] = text("open");
+            pair.world.sweep();
+            pair.world.passes(Millis::from_secs(3));
+            if (stage, how) == ("promote", Abort::Revert) {
+                // Whether the replica was promoted is not known.
+                assert_eq!(pair.world.phase(DB), Phase::Reverting);
+                pair.world.say(Command::Abort { how: Abort::Hold });
+            }
+            pair.world.until("it is over", |world| world.outcome().is_some());
+            assert_eq!(pair.sets()[sets..], [""; 0], "{stage} {how:?}");
+            assert_eq!((pair.at(pair.fence), pair.at(pair.primary)), ("open", "east"));
+            pair.world.check_replay();
+        }
+    }
+}
+
+/// A primary that can be read again goes on behind its fence.
+#[test]
+fn a_primary_that_can_be_read_again_is_promoted_over_behind_its_fence() {
+    for stage in ["fence", "promote"] {
+        let mut pair = unread(stage);
+        pair.world.unreadable.clear();
+        pair.world.broken.clear();
+        pair.promoted();
+        pair.world.until("it is over", |world| world.outcome() == Some(RunOutcome::Completed));
+        assert_eq!(pair.at(pair.fence), "fenced");
+        pair.world.check_replay();
+    }
+}
+
 /// Right before a promotion both are read once more: its fence, and the primary.
 #[test]
 fn a_promotion_asks_for_its_fence_and_for_the_primary() {

@@ -226,12 +226,16 @@ impl World {
     /// What must be so when an effect is done, as a server looks at it right before.
     fn not_done(&self, effect: EffectId) -> Option<Ended> {
         let required = self.run.required_by(effect);
+        let name = |knob: KnobId| self.run.plan().knob(knob);
+        if let Some((knob, _)) = required.iter().find(|(knob, _)| self.unreadable.contains(knob)) {
+            let why = format!("not done: {} cannot be read: no answer", name(*knob));
+            return Some(Ended::Failed { why });
+        }
         let is_kept = |(knob, accepted): &&(KnobId, Vec<Value>)| {
             accepted.iter().any(|value| value.is_met_by(&self.knobs[knob.index()]))
         };
         let (knob, _) = required.iter().find(|own| !is_kept(own))?;
-        let why =
-            format!("not done: {} is {}", self.run.plan().knob(*knob), self.knobs[knob.index()]);
+        let why = format!("not done: {} is {}", name(*knob), self.knobs[knob.index()]);
         Some(Ended::Failed { why })
     }
 
@@ -278,7 +282,10 @@ impl World {
     fn sweep(&mut self) {
         let kept: Vec<KnobId> = self.run.kept().collect();
         for knob in kept {
-            let found = Ok(self.knobs[knob.index()].clone());
+            let found = match self.unreadable.contains(&knob) {
+                true => Err("no answer".into()),
+                false => Ok(self.knobs[knob.index()].clone()),
+            };
             self.event(Event::Looked { knob, asked: self.now, found });
         }
     }
