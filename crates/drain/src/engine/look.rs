@@ -96,9 +96,8 @@ impl Run {
         asked: Time,
         found: Result<Value, String>,
     ) {
-        let carrier = self.plan.carrier(self.plan.knob(knob));
         let found = match found {
-            Ok(found) if carrier.is_some_and(|own| own.is_nothing(&found)) => {
+            Ok(found) if self.plan.is_nothing(self.plan.knob(knob), &found) => {
                 return self.miss(
                     now,
                     knob,

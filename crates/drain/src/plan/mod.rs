@@ -556,6 +556,16 @@ impl Plan {
         knobs.find(|carrier| carrier.knob == *knob)
     }
 
+    /// Whether a knob has read as nothing that carries the traffic of its service: where texts
+    /// alone do. Beside a weight an empty text is what a file may be, such as a switch.
+    pub fn is_nothing(&self, knob: &Knob, value: &Value) -> bool {
+        let Some(own) = self.own_index() else { return false };
+        let knobs = self.traffic.iter().map(|of| &of.datacenters[own].knobs);
+        let mut knobs = knobs.filter(|of| of.iter().all(|own| own.goal.number().is_none()));
+        let carrier = knobs.find_map(|of| of.iter().find(|carrier| carrier.knob == *knob));
+        carrier.is_some_and(|carrier| carrier.is_nothing(value))
+    }
+
     pub fn task(&self, id: TaskId) -> &Task {
         &self.tasks[id.index()]
     }

@@ -188,9 +188,15 @@ fn misread(what: String, accepted: &str) -> Response {
 
 fn run_of(run: Numbered) -> Result<RunId, Box<Response>> {
     let accepted = "the number of a run, as /v1/drains lists them";
-    run.map(|Path(run)| RunId(run))
-        .map_err(|rejection| Box::new(misread(rejection.body_text(), accepted)))
+    match run {
+        Ok(Path(run)) if run <= NUMBER_MAX => Ok(RunId(run)),
+        Ok(Path(run)) => Err(Box::new(misread(format!("{run} is no run"), accepted))),
+        Err(rejection) => Err(Box::new(misread(rejection.body_text(), accepted))),
+    }
 }
+
+/// The store counts in 63 bits.
+const NUMBER_MAX: u64 = i64::MAX as u64;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -212,7 +218,7 @@ async fn list(State(drains): Shared, which: Result<Query<Which>, QueryRejection>
     let filter = Filter {
         datacenter: which.datacenter.as_deref(),
         ended: which.open.map(|open| !open),
-        before: which.before.map(RunId),
+        before: which.before.map(|run| RunId(run.min(NUMBER_MAX))),
         ..Filter::default()
     };
     match drains.runs(filter, which.limit.unwrap_or(RUNS)).await {
@@ -316,7 +322,7 @@ async fn events(
     from: Result<Query<From>, QueryRejection>,
 ) -> Response {
     let (run, from) = match (run_of(run), from) {
-        (Ok(run), Ok(Query(from))) => (run, from.from),
+        (Ok(run), Ok(Query(from))) => (run, from.from.min(NUMBER_MAX)),
         (Err(response), _) => return *response,
         (_, Err(rejection)) => return misread(rejection.body_text(), "from=SEQ"),
     };
@@ -501,7 +507,7 @@ async fn audit(State(drains): Shared, part: Result<Query<Part>, QueryRejection>)
     };
     let limit = part.limit.unwrap_or(ENTRIES).min(ENTRIES_MAX);
     // One more than is shown says whether there are more.
-    match drains.store().audit(part.from, limit + 1).await {
+    match drains.store().audit(part.from.min(NUMBER_MAX), limit + 1).await {
         Ok(mut entries) => {
             let next = entries.get(limit as usize).map(|entry| entry.seq);
             entries.truncate(limit as usize);

@@ -76,6 +76,8 @@ fn what_is_not_understood_is_answered_with_what_would_be() {
         ("GET", "/v1/drains/7/report.html", "", 404, "no run 7"),
         ("GET", "/v1/drains/1/events?since=2", "", 400, "from=SEQ"),
         ("GET", "/v1/drains/seven", "", 400, "the number of a run"),
+        ("GET", "/v1/drains/9223372036854775808", "", 400, "the number of a run"),
+        ("GET", "/v1/drains/9223372036854775807", "", 404, "no run 9223372036854775807"),
         ("GET", "/v1/drains?page=2", "", 400, "limit=N"),
         ("GET", "/v1/plans/up/east", "", 400, "/v1/plans/drain/DATACENTER"),
         ("GET", "/v1/plans/drain/north", "", 404, "accepted: east, west"),

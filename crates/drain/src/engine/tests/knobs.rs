@@ -223,6 +223,31 @@ fn a_position_that_is_no_number_counts_as_unreadable() {
 }
 
 /// A driver that prints nothing has read nothing: that is no value to go back to.
+/// A switch beside the weights of its service, such as one that makes it read-only.
+#[test]
+fn a_switch_beside_a_weight_may_be_empty() {
+    let mut sketch = Sketch::new();
+    sketch.shift("web", &[]);
+    let (weight, switch) = (sketch.plan.knobs[0].clone(), sketch.plan.knobs[0].clone());
+    let to = Goal::Value(Value::Text("read-only".into()));
+    sketch.last().stages[0].kind = StageKind::Set { knob: KnobId(0), to, of: None };
+    let carrier = |knob, goal| TrafficKnob { knob, goal, original: None };
+    sketch.plan.traffic[0].datacenters[0].knobs = vec![
+        carrier(beside(weight), Value::Number(0.0)),
+        carrier(switch, Value::Text("read-only".into())),
+    ];
+    let mut world = World::open(sketch);
+    world.knobs[0] = Value::Text(String::new());
+    world.until("it is over", |world| world.outcome().is_some());
+    assert_eq!(world.knobs[0], Value::Text("read-only".into()));
+    world.check_replay();
+}
+
+/// Another knob than the one that the task sets.
+fn beside(knob: Knob) -> Knob {
+    Knob { name: "weight".into(), ..knob }
+}
+
 #[test]
 fn nothing_is_no_value_of_a_knob_that_carries_traffic() {
     let text = |text: &str| Value::Text(text.into());
