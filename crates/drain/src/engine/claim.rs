@@ -52,7 +52,9 @@ struct Granted {
 impl Claims {
     pub(super) fn new(plan: &Plan) -> Claims {
         let promotes = |task: &Task| {
-            !task.fences.is_empty() || task.stages.iter().any(|stage| !stage.is_interruptible)
+            !task.fences.is_empty()
+                || !task.opens.is_empty()
+                || task.stages.iter().any(|stage| !stage.is_interruptible)
         };
         let fenced: BTreeSet<&str> = plan
             .tasks
@@ -61,7 +63,11 @@ impl Claims {
             .map(|task| task.service.as_str())
             .collect();
         let of = plan.tasks.iter().map(|task| match fenced.contains(task.service.as_str()) {
-            true => task.stages.iter().filter_map(set_by).collect::<BTreeSet<_>>(),
+            // While another run promotes, no fence is opened.
+            true => {
+                let primaries = task.opens.iter().map(|own| own.primary);
+                task.stages.iter().filter_map(set_by).chain(primaries).collect::<BTreeSet<_>>()
+            }
             false => BTreeSet::new(),
         });
         let of: Vec<Vec<KnobId>> = of.map(|knobs| knobs.into_iter().collect()).collect();

@@ -8,7 +8,7 @@ use super::{
     ATTEMPTS_MAX, Abort, DRIFTS_MAX, Effect, Fact, Hold, InUse, Left, Phase, Run, Shifted,
 };
 use crate::fleet::LimitReached;
-use crate::plan::{Direction, KnobId, StageId, StageKind, TaskId};
+use crate::plan::{Direction, KnobId, StageId, StageKind, TakesOut, TaskId};
 use crate::time::{Millis, Time};
 use crate::value::Value;
 
@@ -97,7 +97,11 @@ impl Run {
         found: Result<Value, String>,
     ) {
         let found = match found {
-            Ok(found) if self.plan.is_nothing(self.plan.knob(knob), &found) => {
+            // A restore sets what was recorded before the drain, whatever is there now.
+            Ok(found)
+                if self.plan.direction == Direction::Drain
+                    && self.plan.is_nothing(self.plan.knob(knob), &found) =>
+            {
                 return self.miss(
                     now,
                     knob,
@@ -332,7 +336,8 @@ impl Run {
         found: &Value,
         expected: &Value,
     ) -> Option<LimitReached> {
-        let takes_out = self.counts_as_out(self.takes_out(knob, found, expected));
+        // Somebody moved it after whatever mode was asked for.
+        let takes_out = self.takes_out(knob, found, expected) != TakesOut::No;
         let may_wait = takes_out && self.is_interruptible(task);
         if may_wait { self.limit_to_taking_back_out() } else { None }
     }

@@ -18,6 +18,10 @@ impl Run {
         if self.state.task(task).is_undoing {
             let undone = self.plan.task(task).undone_knob();
             return match undone.filter(|_| !self.state.task(task).undo_seen) {
+                Some(knob) if self.gives_up_unread(now, task, knob) => {
+                    let why = self.why_unread(task, knob);
+                    self.give_up(now, task, why);
+                }
                 Some(knob) => self.look_first(now, task, knob),
                 None => self.advance(now, task),
             };
@@ -50,6 +54,10 @@ impl Run {
             // It was where it was, or was promoted back: whatever it is now, it is not set
             // without a fence, and no fence is opened over it.
             if self.state.task(task).found_again.is_none() {
+                if self.gives_up_unread(now, task, primary) {
+                    let why = self.why_unread(task, primary);
+                    return self.give_up(now, task, why);
+                }
                 return self.look_first(now, task, primary);
             }
             if let Some(why) = self.why_not_reverted(task, knob) {
@@ -138,9 +146,14 @@ impl Run {
 
     /// The last knob it touched that is not back yet, and where that is.
     pub(super) fn next_to_put_back(&self, task: TaskId) -> Option<(KnobId, Value)> {
-        let state = self.state.task(task);
+        let (own, state) = (self.plan.task(task), self.state.task(task));
         let mut touched = state.origins.iter().rev();
         let is_away = |(knob, origin): &&(KnobId, Value)| {
+            // Writes are accepted behind the fence that it opened, by whichever server: closed
+            // again, it would refuse them for good.
+            if own.opens.iter().any(|own| own.fence == *knob && own.closed.is_met_by(origin)) {
+                return false;
+            }
             // A shift that arrived is looked at for as long as any step.
             let is_on_its_way = state.shift.is_some_and(|shift| shift.knob == *knob);
             let left = self.state.knobs[knob.index()].as_ref();

@@ -18,6 +18,9 @@ use crate::value::Value;
 /// effect is done.
 const VERIFIED_FOR: Millis = Millis::from_secs(5);
 
+/// How long a task of a run that was aborted waits for a primary that cannot be read.
+const UNREAD_MAX: Millis = Millis::from_secs(60);
+
 /// How often a knob is read whose task a limit holds.
 pub(super) const LIMITED_LOOK: Millis = Millis::from_secs(3);
 
@@ -249,6 +252,13 @@ impl Run {
             describe(&self.plan, &Hold::Awaits { condition: id, value })
         });
         match (outcome, &stage.kind) {
+            (_, StageKind::PutBack { .. } | StageKind::Set { .. })
+                if state.found_again.is_none()
+                    && self.state.abort.is_some()
+                    && let Some(primary) = self.unread_primary(task) =>
+            {
+                format!("{name}: {}", self.why_unread(task, primary))
+            }
             (Outcome::Late, _) => {
                 let span = stage.timeout.unwrap_or_default();
                 let held = state.hold.as_ref().map(|(_, why)| describe(&self.plan, why));
@@ -656,7 +666,10 @@ impl Run {
     fn keeps_closed(&mut self, now: Time, task: TaskId, fence: KnobId) -> bool {
         let Some(primary) = self.plan.task(task).undone_knob() else { return false };
         if self.state.task(task).found_again.is_none() {
-            self.look_first(now, task, primary);
+            match self.gives_up_unread(now, task, primary) {
+                true => self.leave(now, task, Outcome::Failed),
+                false => self.look_first(now, task, primary),
+            }
             return true;
         }
         let is_kept = self.why_kept_closed(task, fence).is_some();
@@ -877,6 +890,33 @@ impl Run {
         let is_unread =
             matches!(&state.hold, Some((_, Hold::Unreadable { knob })) if *knob == primary);
         (is_unread && state.found_again.is_none()).then_some(primary)
+    }
+
+    /// Whether a task of a run that was aborted waits no longer for a primary that cannot be
+    /// read: its fence stays as it is, which is told, and other runs may begin.
+    pub(super) fn gives_up_unread(&mut self, now: Time, task: TaskId, primary: KnobId) -> bool {
+        let Some((since, Hold::Unreadable { knob })) = self.state.task(task).hold else {
+            return false;
+        };
+        if knob != primary || self.state.abort.is_none() {
+            return false;
+        }
+        let until = since + UNREAD_MAX;
+        if now < until {
+            self.wake_at(task, until);
+        }
+        now >= until
+    }
+
+    pub(super) fn why_unread(&self, task: TaskId, primary: KnobId) -> String {
+        let fences = self.plan.task(task).fences.iter();
+        let fences: Vec<String> = fences.map(|own| self.plan.knob(own.knob).to_string()).collect();
+        format!(
+            "{} cannot be read, so {} is left as it is; accepted: see to it that one server takes \
+             writes, and open its fence by hand",
+            self.plan.knob(primary),
+            fences.join(" or ")
+        )
     }
 
     /// Whether a person opened the fence behind which a task waits for a primary that cannot be

@@ -140,10 +140,20 @@ impl TrafficKnob {
         }
         match (at, to) {
             (Value::Text(at), Value::Text(to)) => self.takes_out_any(at, to),
+            (Value::Number(at), Value::Number(to)) if self.is_past_goal(*at, *to) => {
+                TakesOut::Maybe
+            }
             _ if self.multiplier(to) > 0.0 || self.multiplier(at) == 0.0 => TakesOut::No,
             (Value::Number(_), Value::Number(_)) => TakesOut::Yes,
             _ => TakesOut::Maybe,
         }
+    }
+
+    /// Whether a number is brought past the goal of the drain from its other side. On one of
+    /// them nothing is let in, and only of nothing it is known that it is that one.
+    fn is_past_goal(&self, at: f64, to: f64) -> bool {
+        let is_other_side = |goal: f64| (at - goal) * (to - goal) < 0.0;
+        at > 0.0 && self.goal.number().is_some_and(is_other_side)
     }
 
     /// The same of texts, by what becomes of each server that they name.
@@ -153,7 +163,11 @@ impl TrafficKnob {
         let servers = if named.is_empty() { vec![""] } else { named };
         let steps = servers.into_iter().map(|server| self.step_of(server, at, to));
         let steps: Vec<Step> = steps.collect();
+        let is_shut = |(server, state): &(&str, &str)| self.is_shut(server, state);
+        let changes = steps.iter().any(|step| *step != Step::Stays);
         match (steps.contains(&Step::GoesOut), steps.contains(&Step::ComesIn)) {
+            // Whatever serves now, nothing does then.
+            _ if changes && states(to).iter().all(is_shut) => TakesOut::Yes,
             _ if steps.contains(&Step::Unknown) => TakesOut::Maybe,
             (true, true) => TakesOut::Maybe,
             (true, false) => TakesOut::Yes,
@@ -326,7 +340,11 @@ mod tests {
             ("maint", "on", "ready", Maybe),
             ("maint", "ready", "standby", Maybe),
             ("off", "offline", "on", Maybe),
-            ("off", "on", "off", Maybe),
+            // Where all are shut nothing is let in, whatever was.
+            ("off", "on", "off", Yes),
+            ("maint", "active", "maint", Yes),
+            ("maint", "a=ready,b=standby", "maint", Yes),
+            ("maint", "a=on,b=standby", "a=maint,b=drain", Yes),
             ("maint", "a=ready", "a=ready,b=maint", Maybe),
             ("maint", "a=ready,b=on", "a=maint,b=standby", Maybe),
             // What is at the goal lets nothing in, and neither does a server that is.
@@ -349,6 +367,14 @@ mod tests {
         assert_eq!(weight.takes_out(&number(1.0), &number(0.1)), No);
         assert_eq!(weight.takes_out(&number(0.0), &number(0.0)), No);
         assert_eq!(weight.takes_out(&text("on"), &number(0.0)), Maybe);
+        // On which side of its goal a number lets traffic in, nobody knows.
+        let past = |goal: f64, original: f64| knob(number(goal), Some(number(original)));
+        assert_eq!(past(0.05, 0.0).takes_out(&number(1.0), &number(0.0)), Maybe);
+        assert_eq!(past(0.0, -1.0).takes_out(&number(100.0), &number(-1.0)), Maybe);
+        assert_eq!(past(100.0, 65535.0).takes_out(&number(10.0), &number(65535.0)), Maybe);
+        // But of nothing, or less.
+        assert_eq!(past(0.05, 1.0).takes_out(&number(0.0), &number(1.0)), No);
+        assert_eq!(past(0.0, 100.0).takes_out(&number(-1.0), &number(100.0)), No);
     }
 
     #[test]

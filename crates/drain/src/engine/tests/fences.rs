@@ -459,6 +459,28 @@ fn unread(stage: &str) -> Pair {
     pair
 }
 
+/// One fence for all servers cannot be read either while one of them is dead: what a person
+/// opened by hand nobody sees.
+#[test]
+fn an_abort_ends_although_neither_the_primary_nor_the_fence_can_be_read() {
+    for how in [Abort::Hold, Abort::Revert] {
+        let mut pair = unread("lift");
+        pair.world.unreadable.insert(pair.fence);
+        pair.world.knobs[pair.fence.index()] = text("open");
+        pair.world.say(Command::Abort { how });
+        pair.world.passes(Millis::from_secs(30));
+        assert_eq!(pair.world.outcome(), None, "it may be read again soon");
+        pair.world.until("it is over", |world| world.outcome().is_some());
+        assert_eq!(pair.at(pair.fence), "open");
+        let failure = pair.world.run.state().task(DB).failure.clone().unwrap_or_default();
+        assert!(failure.contains("db:primary cannot be read"), "{failure}");
+        let plan = pair.world.run.plan().clone();
+        let mut left = pair.world.run.state().left_closed(&plan);
+        assert!(left.any(|(_, fence)| fence.knob == pair.fence), "it is told");
+        pair.world.check_replay();
+    }
+}
+
 /// The healthy primary would stay fenced for as long as the replica is dead.
 #[test]
 fn a_fence_that_a_person_opens_while_the_primary_cannot_be_read_ends_the_task() {

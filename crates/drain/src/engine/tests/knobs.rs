@@ -647,3 +647,23 @@ fn a_stopped_task_puts_nothing_back() {
     world.say(Command::Stop { task: web });
     assert_eq!(world.run.away().count(), 0);
 }
+
+/// A load balancer that has lost its entries: the restore is what writes them again.
+#[test]
+fn a_restore_sets_a_knob_that_reads_as_nothing() {
+    let mut sketch = Sketch::new();
+    sketch.shift("web", &[]);
+    sketch.plan.direction = Direction::Restore;
+    let to = Goal::Original(Value::Text("on".into()));
+    sketch.last().stages[0].kind = StageKind::Set { knob: KnobId(0), to, of: None };
+    sketch.plan.traffic[0].datacenters[0].knobs = vec![TrafficKnob {
+        knob: sketch.plan.knobs[0].clone(),
+        goal: Value::Text("off".into()),
+        original: Some(Value::Text("on".into())),
+    }];
+    let mut world = World::open(sketch);
+    world.knobs[0] = Value::Text(String::new());
+    world.until("it is over", |world| world.outcome().is_some());
+    assert_eq!(world.knobs[0], Value::Text("on".into()));
+    world.check_replay();
+}

@@ -170,12 +170,18 @@ struct World {
 
 impl World {
     fn open(sketch: Sketch) -> Self {
+        let knobs = vec![Value::Number(1.0); sketch.plan.knobs.len()];
+        World::open_at(sketch, knobs)
+    }
+
+    /// With knobs that stand elsewhere from the first look on.
+    fn open_at(sketch: Sketch, knobs: Vec<Value>) -> Self {
         let plan = Arc::new(sketch.plan);
         let (run, records) = Run::open(plan.clone(), "ann", "a drill", Mode::Drill, Time(0));
         let mut world = World {
             run,
             now: Time(0),
-            knobs: vec![Value::Number(1.0); plan.knobs.len()],
+            knobs,
             values: vec![Some(0.0); plan.conditions.len()],
             log: vec![],
             broken: BTreeMap::new(),

@@ -68,16 +68,17 @@ fn restore(service: &str, fence: &str) -> Restore {
     assert!(library.is_sound(), "{:?}", library.problems());
     let originals = BTreeMap::from([(fence.to_owned(), text("open"))]);
     let planned = library.plan("east", Direction::Restore, &BTreeMap::new(), &originals);
-    let mut world = World::open(Sketch { plan: planned.expect("a plan") });
-    let named = |world: &World, name: &str| {
-        let at = world.run.plan().knobs.iter().position(|own| own.to_string() == name);
+    let plan = planned.expect("a plan");
+    let named = |name: &str| {
+        let at = plan.knobs.iter().position(|own| own.to_string() == name);
         KnobId(at.unwrap_or_else(|| panic!("{name}")) as u32)
     };
-    let (primary, fence) = (named(&world, "db:primary"), named(&world, fence));
-    world.knobs.fill(text("open"));
-    world.knobs[primary.index()] = text("east");
-    world.knobs[fence.index()] = text("fenced");
+    let (primary, fence) = (named("db:primary"), named(fence));
+    let mut knobs = vec![text("open"); plan.knobs.len()];
+    (knobs[primary.index()], knobs[fence.index()]) = (text("east+west"), text("fenced"));
+    let mut world = World::open_at(Sketch { plan }, knobs);
     world.values.fill(Some(0.0));
+    world.knobs[primary.index()] = text("east");
     Restore { world, primary, fence }
 }
 
@@ -157,5 +158,34 @@ fn a_fence_that_a_person_closes_during_a_restore_is_not_opened_again() {
     assert!(!restore.world.log[before..].iter().any(is_write));
     let drifted = |record: &Record| matches!(record.fact, Fact::Drifted { .. });
     assert!(restore.world.log.iter().any(drifted), "it is told");
+    restore.world.check_replay();
+}
+
+/// A promotion of another run would make its server the primary behind the fence that is opened.
+#[test]
+fn a_task_that_opens_a_fence_claims_the_primary_too() {
+    for (service, fence) in [(OF_EACH, "db:fence/east"), (OF_ALL, "db:fence")] {
+        let mut restore = restore(service, fence);
+        restore.world.broken.insert(restore.fence, Ended::Failed { why: "not now".into() });
+        restore.world.passes(Millis(2000));
+        for knob in [restore.primary, restore.fence] {
+            assert!(restore.world.claims.contains_key(&knob), "{fence}: {knob:?}");
+        }
+        restore.world.broken.clear();
+        restore.opened();
+        restore.world.passes(Millis(2000));
+        assert!(restore.world.claims.is_empty(), "{:?}", restore.world.claims);
+    }
+}
+
+/// Whoever is primary by then, its writes would be refused.
+#[test]
+fn a_revert_of_a_restore_does_not_close_a_fence_that_the_restore_opened() {
+    let mut restore = restore(OF_EACH, "db:fence/east");
+    restore.opened();
+    restore.world.passes(Millis(2000));
+    restore.world.say(Command::Abort { how: Abort::Revert });
+    restore.world.until("it is over", |world| world.outcome() == Some(RunOutcome::Reverted));
+    assert!(!restore.is_closed());
     restore.world.check_replay();
 }
