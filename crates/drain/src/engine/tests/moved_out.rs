@@ -735,6 +735,39 @@ fn a_restore_that_may_take_out_what_serves_last_takes_a_disaster() {
     }
 }
 
+/// Whoever swaps the servers by hand does so after the mode was asked for.
+#[test]
+fn the_repair_of_drift_does_not_swap_servers_back_in_a_disaster() {
+    let mut sketch = Sketch::new();
+    for _ in 0..2 {
+        sketch.shift("web", &[]);
+    }
+    let before = text("a=maint,b=ready");
+    let to = Goal::Original(before.clone());
+    sketch.plan.tasks[0].stages[0].kind = StageKind::Set { knob: KnobId(0), to, of: None };
+    sketch.plan.tasks[1].stages[0].kind = StageKind::TimedWait { span: Millis::from_secs(600) };
+    sketch.plan.direction = Direction::Restore;
+    sketch.plan.traffic[0].datacenters[0].knobs = vec![TrafficKnob {
+        knob: sketch.plan.knobs[0].clone(),
+        goal: text("maint"),
+        original: Some(before.clone()),
+    }];
+    sketch.drained_by_others([0.0, 1.0, 1.0]);
+    let knobs = vec![text("maint"); sketch.plan.knobs.len()];
+    let mut world = World::open_at(sketch, knobs);
+    world.say(Command::SetMode { mode: Mode::Disaster });
+    world.until("it is restored", |world| world.knobs[0] == before);
+    world.passes(Millis::from_secs(5));
+    let swapped = text("a=ready,b=maint");
+    world.knobs[0] = swapped.clone();
+    for _ in 0..20 {
+        world.passes(Millis::from_secs(3));
+        world.sweep();
+    }
+    assert_eq!(world.knobs[0], swapped, "the other one may be dead");
+    world.check_replay();
+}
+
 #[test]
 fn a_revert_that_may_take_out_what_serves_last_takes_a_disaster() {
     for (original, found, goal) in DOUBTFUL {
